@@ -1,0 +1,36 @@
+/* io.h -- every file operation of the library, as a table of functions, so that a test can fail the n-th of them.
+ * Paths are UTF-8; sizes and offsets are bytes. Functions return 0 or -1 with errno set, as POSIX does, and retry EINTR;
+ * the wrappers below turn that into a status with a message that names the path. */
+#ifndef SGLCORE_IO_H
+#define SGLCORE_IO_H
+
+#include "core/core.h"
+
+typedef struct sglcore_io {
+    void *user;
+    int (*open_read)(void *user, const char *path, int *fd);
+    int (*open_write)(void *user, const char *path, int *fd); /* creates or truncates */
+    int (*read_at)(void *user, int fd, void *data, size_t bytes, int64_t offset, size_t *got); /* short only at the end */
+    int (*write)(void *user, int fd, const void *data, size_t bytes);                          /* all or -1 */
+    int (*sync)(void *user, int fd);
+    int (*close)(void *user, int fd);
+    int (*size)(void *user, int fd, int64_t *bytes);
+    int (*rename)(void *user, const char *from, const char *to);
+    int (*remove)(void *user, const char *path); /* a file or an empty folder */
+    int (*make_dir)(void *user, const char *path); /* an existing folder is no error */
+    int (*sync_dir)(void *user, const char *path);
+    int (*list)(void *user, const char *path, int (*each)(void *context, const char *name), void *context);
+    int (*map)(void *user, int fd, int64_t bytes, void **data); /* read-only, private */
+    int (*unmap)(void *user, void *data, int64_t bytes);
+} sglcore_io;
+
+extern const sglcore_io sglcore_io_posix;
+
+/* Whole files. On success *data (terminated by a zero byte beyond *bytes) is freed with sglcore_free(.., *bytes + 1). */
+sgl_status sglcore_read_file(sglcore_env *env, const char *path, char **data, int64_t *bytes);
+/* Beside, synced, renamed, folder synced: a kill at any instant leaves the old file or the new one. */
+sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *data, int64_t bytes);
+/* Removes a folder and the files in it, one level; a missing folder is no error. */
+sgl_status sglcore_remove_dir(sglcore_env *env, const char *path);
+
+#endif

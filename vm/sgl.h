@@ -1,0 +1,299 @@
+/* sgl.h -- the public C API of sgl, whole.
+ *
+ * A host opens a VM, builds a graph (by hand with sgl_emit, or by loading a Lua script), freezes it into a program
+ * bound to a session, and replays the program. The library never exits, prints or keeps global state; every call that
+ * can fail returns a status, and sgl_error_message() then says what, where, and what to do. A VM and everything made
+ * from it belong to one thread at a time; several VMs may live in one process.
+ *
+ * Ownership: what a call returns through a `**` argument belongs to the VM and is freed by its own *_free or by
+ * sgl_close. Strings returned are valid until the object they came from is freed. */
+#ifndef SGL_H
+#define SGL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SGL_API __attribute__((visibility("default")))
+#define SGL_PRINTF(format_at, first_at) __attribute__((format(printf, format_at, first_at)))
+#else
+#define SGL_API
+#define SGL_PRINTF(format_at, first_at)
+#endif
+
+#define SGL_VERSION "0.1.0"
+#define SGL_MAX_RANK 8
+
+/* ---- status ------------------------------------------------------------------------------------------------- */
+
+/* The one table of status codes: enum suffix, value, what it means. */
+#define SGL_STATUS_MAP(X)                                                                                             \
+    X(OK, 0, "success")                                                                                               \
+    X(OUT_OF_MEMORY, 1, "an allocation failed")                                                                       \
+    X(INVALID_ARGUMENT, 2, "an argument of a call is out of its range")                                               \
+    X(TYPE, 3, "shapes or dtypes of a graph do not fit")                                                              \
+    X(NOT_FOUND, 4, "a name is not there")                                                                            \
+    X(IO, 5, "a file operation failed")                                                                               \
+    X(CORRUPT, 6, "a file's content is not what it must be")                                                          \
+    X(SCRIPT, 7, "a script raised an error")                                                                          \
+    X(LIMIT, 8, "a bound set by the host was reached")                                                                \
+    X(INTERRUPTED, 9, "the host asked to stop")                                                                       \
+    X(STATE, 10, "a call came in the wrong order")                                                                    \
+    X(UNSUPPORTED, 11, "the device or build cannot do this")                                                          \
+    X(DEVICE, 12, "a device or transport failed")                                                                     \
+    X(INTERNAL, 13, "an invariant of the library does not hold; please report it")
+
+typedef enum sgl_status {
+#define SGL_STATUS_ENUM(name, value, text) SGL_##name = value,
+    SGL_STATUS_MAP(SGL_STATUS_ENUM)
+#undef SGL_STATUS_ENUM
+} sgl_status;
+
+SGL_API const char *sgl_status_name(sgl_status status); /* "OUT_OF_MEMORY" */
+SGL_API const char *sgl_status_text(sgl_status status); /* "an allocation failed" */
+SGL_API const char *sgl_version(void);
+
+/* ---- dtypes and types --------------------------------------------------------------------------------------- */
+
+/* enum suffix, text form, bits per element */
+#define SGL_DTYPE_MAP(X)                                                                                              \
+    X(F64, "f64", 64) X(F32, "f32", 32) X(BF16, "bf16", 16) X(F16, "f16", 16) X(F8E4M3, "f8e4m3", 8)                  \
+    X(F8E5M2, "f8e5m2", 8) X(I64, "i64", 64) X(I32, "i32", 32) X(I16, "i16", 16) X(I8, "i8", 8)                       \
+    X(U8, "u8", 8) X(U16, "u16", 16) X(U32, "u32", 32) X(I4, "i4", 4) X(BOOL, "bool", 8)
+
+typedef enum sgl_dtype {
+#define SGL_DTYPE_ENUM(name, text, bits) SGL_##name,
+    SGL_DTYPE_MAP(SGL_DTYPE_ENUM)
+#undef SGL_DTYPE_ENUM
+    SGL_DTYPE_COUNT
+} sgl_dtype;
+
+SGL_API const char *sgl_dtype_name(sgl_dtype dtype);
+SGL_API sgl_status sgl_dtype_from_name(const char *name, sgl_dtype *dtype);
+
+/* The type of a tensor: elements in row-major order, the last dimension contiguous. */
+typedef struct sgl_type {
+    sgl_dtype dtype;
+    int32_t rank;
+    int64_t dims[SGL_MAX_RANK];
+} sgl_type;
+
+/* ---- VM ----------------------------------------------------------------------------------------------------- */
+
+typedef struct sgl_vm sgl_vm;
+
+/* Like realloc with sizes: block NULL allocates, new_bytes 0 frees (and returns NULL). Blocks are aligned as malloc's. */
+typedef void *(*sgl_alloc_fn)(void *user, void *block, size_t old_bytes, size_t new_bytes);
+
+typedef enum sgl_log_level { SGL_LOG_ERROR, SGL_LOG_WARNING, SGL_LOG_INFO, SGL_LOG_DEBUG } sgl_log_level;
+typedef void (*sgl_log_fn)(void *user, sgl_log_level level, const char *message);
+
+/* Receives text or bytes piece by piece; a status other than OK stops the writer, which returns that status. */
+typedef sgl_status (*sgl_write_fn)(void *user, const char *data, size_t bytes);
+
+typedef struct sgl_config {
+    sgl_alloc_fn alloc; /* NULL: malloc and free */
+    void *alloc_user;
+    sgl_log_fn log; /* NULL: silence */
+    void *log_user;
+    int threads; /* compute threads of the CPU backend, 0: one per core this process may use */
+} sgl_config;
+
+/* Opens a VM. config may be NULL. On failure *vm is NULL. */
+SGL_API sgl_status sgl_open(const sgl_config *config, sgl_vm **vm);
+/* Frees the VM and all that was made from it. NULL is allowed. */
+SGL_API void sgl_close(sgl_vm *vm);
+/* The message of the last call on this VM that failed; "" when none did. */
+SGL_API const char *sgl_error_message(const sgl_vm *vm);
+/* Asks a running sgl_train or sgl_generate on this VM to stop at the next step. Safe in a signal handler. */
+SGL_API void sgl_interrupt(sgl_vm *vm);
+
+/* ---- graphs ------------------------------------------------------------------------------------------------- */
+
+typedef struct sgl_graph sgl_graph;
+typedef struct sgl_value {
+    uint32_t id; /* SGL_NO_VALUE.id when there is none */
+} sgl_value;
+#define SGL_NO_VALUE ((sgl_value){ UINT32_MAX })
+
+typedef enum sgl_role {
+    SGL_PARAMETER, /* learnt, lives in a session, shared by name between programs */
+    SGL_STATE,     /* kept between steps like a parameter (moments, caches, counters) */
+    SGL_FEED       /* given by the host before a step */
+} sgl_role;
+
+/* An attribute of an op; which an op takes is a column of ops.def. */
+typedef enum sgl_attr_kind {
+    SGL_ATTR_INT,
+    SGL_ATTR_FLOAT,
+    SGL_ATTR_STRING,
+    SGL_ATTR_DTYPE,
+    SGL_ATTR_INTS,
+    SGL_ATTR_FLOATS
+} sgl_attr_kind;
+
+typedef struct sgl_attr {
+    const char *name;
+    sgl_attr_kind kind;
+    int64_t i;            /* INT; DTYPE as its enum; for INTS and FLOATS the count */
+    double f;             /* FLOAT */
+    const char *s;        /* STRING */
+    const int64_t *ints;  /* INTS */
+    const double *floats; /* FLOATS */
+} sgl_attr;
+
+SGL_API sgl_status sgl_graph_new(sgl_vm *vm, const char *name, sgl_graph **graph);
+SGL_API void sgl_graph_free(sgl_graph *graph);
+
+/* Sets the origin (script file, line, and module path such as "blocks.0.attn") of the nodes emitted from now on. */
+SGL_API sgl_status sgl_graph_origin(sgl_graph *graph, const char *file, int line, const char *scope);
+
+/* An input of the graph. Names are unique within a graph; parameters and states carry path names ("blocks.0.attn.wq"). */
+SGL_API sgl_status sgl_input(sgl_graph *graph, sgl_role role, const char *name, const sgl_type *type, sgl_value *value);
+
+/* Emits one op of ops.def. Elementwise ops broadcast (NumPy) and promote (JAX) their arguments. *count_out is the
+ * number of results written to results (at most capacity; more is INVALID_ARGUMENT). */
+SGL_API sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count,
+                            const sgl_attr *attrs, int attr_count, sgl_value *results, int capacity, int *count_out);
+
+/* Gradients of the scalar `of` with respect to each of `wrt`, which may be inputs or any earlier value. */
+SGL_API sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, sgl_value *gradients);
+
+SGL_API sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *type);
+
+/* Names a value to be read after a step, or the new value of the parameter or state `name`. */
+SGL_API sgl_status sgl_output_fetch(sgl_graph *graph, const char *name, sgl_value value);
+SGL_API sgl_status sgl_output_update(sgl_graph *graph, const char *name, sgl_value value);
+
+/* Walks the op table: name, and a line of its documentation, NULL past the end. For completion and help. */
+SGL_API const char *sgl_op_name(int index);
+SGL_API const char *sgl_op_help(int index);
+/* Number of arguments an op takes (maximum -1: any number) and its attribute schema ("axis:i keep:b=0"), by name. */
+SGL_API sgl_status sgl_op_signature(sgl_vm *vm, const char *op, int *minimum, int *maximum, const char **attrs);
+
+/* ---- plans -------------------------------------------------------------------------------------------------- */
+
+typedef struct sgl_plan sgl_plan;
+SGL_API sgl_status sgl_plan_new(sgl_vm *vm, sgl_plan **plan);
+SGL_API void sgl_plan_free(sgl_plan *plan);
+/* Keys: "micro" (INT: micro-batches per step), "mesh.dp" ... (INT), "precision" (STRING "fp32" or "fp64"),
+ * "disable" (STRING: names of passes to leave out, comma-separated). */
+SGL_API sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value);
+
+/* ---- sessions and programs ---------------------------------------------------------------------------------- */
+
+typedef struct sgl_session sgl_session;
+typedef struct sgl_program sgl_program;
+
+/* device: "cpu" or "null" (plans everything, computes nothing). */
+SGL_API sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session);
+SGL_API void sgl_session_free(sgl_session *session); /* frees its programs too */
+
+/* Runs the passes over a copy of the graph and binds the program to the session. Parameters and states that the
+ * session does not have yet are allocated (zero); those it has must have the same type. plan may be NULL. */
+SGL_API sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
+                              sgl_program **program);
+SGL_API void sgl_program_free(sgl_program *program);
+
+/* Copies `bytes` bytes, the whole of the feed `name`, into the program's place for it. It stays until fed again. */
+SGL_API sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes);
+/* Replays the program once. Nothing is allocated. */
+SGL_API sgl_status sgl_step(sgl_program *program);
+/* Copies the value of a fetch of the last step. */
+SGL_API sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes);
+/* The feeds and fetches in their order; NULL name past the end. */
+SGL_API sgl_status sgl_program_feed(const sgl_program *program, int index, const char **name, sgl_type *type);
+SGL_API sgl_status sgl_program_fetch(const sgl_program *program, int index, const char **name, sgl_type *type);
+
+/* The parameters and states of a session, in a stable order; *name is NULL past the end. */
+SGL_API sgl_status sgl_state_info(const sgl_session *session, int index, const char **name, sgl_role *role,
+                                  sgl_type *type);
+SGL_API sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, size_t bytes);
+SGL_API sgl_status sgl_state_write(sgl_session *session, const char *name, const void *data, size_t bytes);
+
+/* ---- seeing before running ---------------------------------------------------------------------------------- */
+
+/* Prints the graph as it is after `pass` ("" or NULL: as traced; "all": as frozen). format: "text" or "dot". */
+SGL_API sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
+                                   const char *pass, const char *format, sgl_write_fn write, void *user);
+/* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot),
+ * "summary" (format "json": counts, bytes, flops). */
+SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format,
+                                      sgl_write_fn write, void *user);
+/* The names of the passes in order, NULL past the end. */
+SGL_API const char *sgl_pass_name(int index);
+/* What this machine has and every knob with its value, as text. */
+SGL_API sgl_status sgl_doctor(sgl_vm *vm, sgl_write_fn write, void *user);
+
+/* ---- checkpoints -------------------------------------------------------------------------------------------- */
+
+/* Writes every parameter and state of the session, and `meta` (a JSON object as text), into DIR/step-NNNNNNNN: beside,
+ * synced, checked, renamed. Then removes all but the last `keep` checkpoints (0 keeps all). */
+SGL_API sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep);
+/* Finds the last complete checkpoint of DIR (or DIR itself when it is one): its path and meta, owned by the VM until
+ * the next call of this function. NOT_FOUND when there is none. */
+SGL_API sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta,
+                                       int64_t *step);
+/* Reads a checkpoint into the session. Everything is checked before anything is changed. With parameters_only,
+ * states are left as they are (for --init-from and for generation). */
+SGL_API sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only);
+
+/* ---- token data --------------------------------------------------------------------------------------------- */
+
+typedef struct sgl_tokens sgl_tokens;
+typedef struct sgl_tokens_config {
+    const char *const *paths; /* one file or many, in this order */
+    int path_count;
+    const char *format; /* "bytes", "u16", "u32" (raw little-endian), "llmc" (headed); NULL: from content and name */
+    int64_t vocab;      /* every token must be below; checked when read, file and offset named */
+    int64_t seq;        /* tokens per sequence; a window holds seq + 1 */
+    int64_t batch;      /* sequences per batch */
+    uint64_t seed;      /* of the shuffle */
+    double held_out;    /* the last part of the tokens kept for evaluation: 0.0 .. 0.5 */
+} sgl_tokens_config;
+
+SGL_API sgl_status sgl_tokens_open(sgl_vm *vm, const sgl_tokens_config *config, sgl_tokens **tokens);
+SGL_API void sgl_tokens_free(sgl_tokens *tokens);
+/* Fills inputs and targets, i32[batch, seq] each, of batch number `cursor` (0, 1, ...: epochs follow one another, each
+ * with its own shuffle, so that the cursor is the whole position). Evaluation batches are in order, unshuffled. */
+SGL_API sgl_status sgl_tokens_train(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
+SGL_API sgl_status sgl_tokens_eval(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
+/* Sizes: tokens in the training part, in the held-out part, batches per epoch, evaluation batches. */
+SGL_API void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t *held_out, int64_t *train_batches,
+                              int64_t *eval_batches);
+/* Mean loss in nats per token of an interpolated order-`order` byte model counted on the training part, over the
+ * held-out part: the yardstick that a small model's loss is printed beside. Only for format "bytes". */
+SGL_API sgl_status sgl_tokens_ngram_loss(sgl_tokens *tokens, int order, double *nats);
+
+/* ---- scripts (the Lua front end; built on this header alone) ------------------------------------------------- */
+
+typedef struct sgl_job sgl_job;
+
+typedef struct sgl_setting {
+    const char *key; /* a field of sgl.config */
+    const char *value;
+} sgl_setting;
+
+/* Loads a script that returns sgl.job {...}. Settings override fields of its sgl.config; an unknown key or a value of
+ * the wrong type is an error that names it and the nearest right one. */
+SGL_API sgl_status sgl_load_file(sgl_vm *vm, const char *path, const sgl_setting *settings, int count, sgl_job **job);
+SGL_API sgl_status sgl_load_text(sgl_vm *vm, const char *name, const char *text, const sgl_setting *settings, int count,
+                                 sgl_job **job);
+SGL_API void sgl_job_free(sgl_job *job);
+
+/* Traces one of the job's graphs, owned by the job:
+ *   "init"   updates every parameter and state with its first value (feed: seed i64[])
+ *   "train"  one optimizer step (feeds: the batch, step i64[], seed i64[]; fetches: loss, lr, grad_norm, logged values)
+ *   "eval"   loss over one batch, no update (fetches: loss_sum, count)
+ *   "decode" one generation step (NOT_FOUND when the model declares none) */
+SGL_API sgl_status sgl_job_graph(sgl_job *job, const char *which, sgl_graph **graph);
+SGL_API sgl_status sgl_job_plan(sgl_job *job, sgl_plan **plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
