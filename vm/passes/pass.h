@@ -1,0 +1,45 @@
+/* pass.h -- what a pass is, what it may know, and the pipeline that runs them.
+ *
+ * A pass reads a graph and makes another; everything the verifier demands of its stage still holds. It prints nothing,
+ * keeps nothing between runs, includes no other pass. What it decides is visible in the graph it returns. */
+#ifndef SGLPASS_PASS_H
+#define SGLPASS_PASS_H
+
+#include "ir/ir.h"
+#include "plan/plan.h"
+
+/* What passes are told. */
+typedef struct sglpass_context {
+    sglcore_env *env;
+    const sglplan *plan;
+    const sglir_graph *layout; /* of the session's sections: a graph whose members and section inputs must be kept; NULL: none yet */
+    const char *graph_name;
+} sglpass_context;
+
+typedef sgl_status (*sglpass_fn)(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+
+typedef struct sglpass {
+    const char *name;
+    sglpass_fn run;
+    sglir_stage stage; /* that its result must satisfy */
+    bool optional;     /* may be left out by the plan or SGL_DISABLE */
+    const char *help;
+} sglpass;
+
+/* The pipeline, in order; the last row has a NULL name. pipeline.c is its picture. */
+extern const sglpass sglpass_pipeline[];
+
+/* Runs the pipeline over a copy of `in`, up to and with the pass named `until` (NULL: all), verifying, dumping and
+ * disabling as plan and knobs say; a failure names the pass. */
+sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out);
+
+sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_fuse(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_memory(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+
+#endif

@@ -1,0 +1,30 @@
+/* plan.h -- the plan as data: what is asked of the passes, apart from the mathematics; and the cost of a node.
+ * A plan is printable and hashable. Setting a field checks its name, kind and range. */
+#ifndef SGLPLAN_PLAN_H
+#define SGLPLAN_PLAN_H
+
+#include "ir/ir.h"
+
+typedef struct sglplan {
+    int64_t mesh[SGLIR_AXIS_COUNT]; /* extent per axis, 1 where it is not used; MICRO: micro-batches of a step */
+    uint8_t precision;              /* sgl_dtype of the products: F32 or F64 as traced */
+    char disable[256];              /* optional passes to leave out, comma-separated */
+    bool native[SGLIR_OP_COUNT];    /* composites that the device runs whole; filled from the device before the passes */
+} sglplan;
+
+void sglplan_init(sglplan *plan);
+sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field);
+bool sglplan_disables(const sglplan *plan, const char *pass);
+sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *text);
+sglcore_hash sglplan_hash(const sglplan *plan);
+
+/* What one node costs on one rank: arithmetic and the bytes that it must read and write. */
+typedef struct sglplan_cost {
+    double flops;           /* multiply-adds of products count 2 */
+    double transcendentals; /* evaluations of exp, log, tanh, ... */
+    double bytes;           /* arguments read once, results written once */
+} sglplan_cost;
+sglplan_cost sglplan_cost_of(const sglir_graph *g, sglir_id node); /* of a region: of its nodes, times its steps */
+sglplan_cost sglplan_cost_graph(const sglir_graph *g);
+
+#endif
