@@ -42,7 +42,7 @@ extern "C" {
     X(SCRIPT, 7, "a script raised an error")                                                                          \
     X(LIMIT, 8, "a bound set by the host was reached")                                                                \
     X(INTERRUPTED, 9, "the host asked to stop")                                                                       \
-    X(STATE, 10, "a call came in the wrong order")                                                                    \
+    X(WRONG_STATE, 10, "a call came in the wrong order")                                                              \
     X(UNSUPPORTED, 11, "the device or build cannot do this")                                                          \
     X(DEVICE, 12, "a device or transport failed")                                                                     \
     X(INTERNAL, 13, "an invariant of the library does not hold; please report it")

@@ -36,6 +36,8 @@ sgl_status sglcore_fail(sglcore_env *env, sgl_status status, const char *format,
 sgl_status sglcore_fail_v(sglcore_env *env, sgl_status status, const char *format, va_list arguments);
 /* Puts "prefix: " before the recorded message; for callers that know the place (a file, a script line). */
 sgl_status sglcore_fail_at(sglcore_env *env, sgl_status status, const char *format, ...) SGL_PRINTF(3, 4);
+/* Hands one line (no line end) to the host's log callback. */
+void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
 void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
 
 #define SGLCORE_TRY(call)                                                                                             \
@@ -73,7 +75,8 @@ void sglcore_arena_free(sglcore_arena *arena);
         int64_t count, capacity;                                                                                      \
     }
 
-/* Makes room for `more` further elements. Hard-mode builds move the array every time. */
+/* Makes room for `more` further elements. Hard-mode builds move the array every time, so that a pointer kept across a
+ * push is found out. Fails only with OUT_OF_MEMORY, and then the vector is as it was. */
 #define sglcore_vec_reserve(env, vec, more)                                                                           \
     sglcore_vec_grow((env), (void **)(void *)&(vec)->data, &(vec)->capacity, (vec)->count, (more), sizeof *(vec)->data)
 /* Appends one element; evaluates to a status. `value` is evaluated after the room is made. */
@@ -87,11 +90,15 @@ sgl_status sglcore_vec_grow(sglcore_env *env, void **data, int64_t *capacity, in
 
 /* ---- text --------------------------------------------------------------------------------------------------- */
 
-/* A growing text; `data` is terminated whenever count > 0. */
+/* A growing text; `data` is terminated whenever count > 0. What is added must not lie in the text itself. */
 typedef SGLCORE_VEC(char) sglcore_text;
 sgl_status sglcore_text_add(sglcore_env *env, sglcore_text *text, const char *format, ...) SGL_PRINTF(3, 4);
 sgl_status sglcore_text_bytes(sglcore_env *env, sglcore_text *text, const char *data, size_t bytes);
 void sglcore_text_free(sglcore_env *env, sglcore_text *text);
+/* vsnprintf and strtod with '.' as the decimal point whatever locale the host has set. All of core's own printf forms
+ * (fail, log, text_add) go through the first; whoever reads numbers from a text must use the second. */
+int sglcore_format(char *out, size_t capacity, const char *format, va_list arguments);
+double sglcore_strtod(const char *text, char **end);
 
 /* Interned strings: equal texts have equal ids; id 0 is "". */
 typedef struct sglcore_strings sglcore_strings;

@@ -1,6 +1,7 @@
 /* io.h -- every file operation of the library, as a table of functions, so that a test can fail the n-th of them.
  * Paths are UTF-8; sizes and offsets are bytes. Functions return 0 or -1 with errno set, as POSIX does, and retry EINTR;
- * the wrappers below turn that into a status with a message that names the path. */
+ * the wrappers below turn that into a status with a message that names the path: a missing file or folder is
+ * SGL_NOT_FOUND, any other failure SGL_IO. */
 #ifndef SGLCORE_IO_H
 #define SGLCORE_IO_H
 
@@ -19,16 +20,21 @@ typedef struct sglcore_io {
     int (*remove)(void *user, const char *path); /* a file or an empty folder */
     int (*make_dir)(void *user, const char *path); /* an existing folder is no error */
     int (*sync_dir)(void *user, const char *path);
+    /* Every name but "." and "..", in no order. An `each` that returns other than 0 ends the list, which returns it. */
     int (*list)(void *user, const char *path, int (*each)(void *context, const char *name), void *context);
-    int (*map)(void *user, int fd, int64_t bytes, void **data); /* read-only, private */
+    int (*map)(void *user, int fd, int64_t bytes, void **data); /* read-only, private; 0 bytes give NULL */
     int (*unmap)(void *user, void *data, int64_t bytes);
 } sglcore_io;
 
 extern const sglcore_io sglcore_io_posix;
 
+/* Fails from errno: "cannot ACTION PATH: REASON". For whoever calls the table above directly. */
+sgl_status sglcore_fail_io(sglcore_env *env, const char *action, const char *path);
+
 /* Whole files. On success *data (terminated by a zero byte beyond *bytes) is freed with sglcore_free(.., *bytes + 1). */
 sgl_status sglcore_read_file(sglcore_env *env, const char *path, char **data, int64_t *bytes);
-/* Beside, synced, renamed, folder synced: a kill at any instant leaves the old file or the new one. */
+/* Beside, synced, renamed, folder synced: a kill at any instant leaves the old file or the new one, and at worst a
+ * PATH.tmp-* beside it that nothing reads. */
 sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *data, int64_t bytes);
 /* Removes a folder and the files in it, one level; a missing folder is no error. */
 sgl_status sglcore_remove_dir(sglcore_env *env, const char *path);

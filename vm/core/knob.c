@@ -1,0 +1,48 @@
+/* knob.c -- the SGL_* environment variables: the one file that calls getenv.
+ *
+ * In: the table of knob.h and the process's environment, read anew at each question. Out: texts, numbers, membership in
+ * lists. A variable that is set but empty counts as not set. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/knob.h"
+
+const sglcore_knob_row sglcore_knob_rows[SGLCORE_KNOB_COUNT] = {
+#define KNOB_ROW(name, variable, otherwise, text) [SGLCORE_KNOB_##name] = { variable, otherwise, text },
+    SGLCORE_KNOB_MAP(KNOB_ROW)
+#undef KNOB_ROW
+};
+
+const char *sglcore_knob_text(sglcore_knob knob) {
+    const char *value = getenv(sglcore_knob_rows[knob].variable);
+    return value != NULL && value[0] != '\0' ? value : sglcore_knob_rows[knob].otherwise;
+}
+
+static bool parse_int(const char *text, int64_t *value) {
+    char *end;
+    errno = 0;
+    long long parsed = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0) return false;
+    *value = parsed;
+    return true;
+}
+
+int64_t sglcore_knob_int(sglcore_knob knob) {
+    int64_t value = 0;
+    if (!parse_int(sglcore_knob_text(knob), &value)) (void)parse_int(sglcore_knob_rows[knob].otherwise, &value);
+    return value;
+}
+
+bool sglcore_knob_lists(sglcore_knob knob, const char *word) {
+    size_t word_length = strlen(word);
+    const char *at = sglcore_knob_text(knob);
+    for (;;) {
+        at += strspn(at, ", ");
+        size_t length = strcspn(at, ", ");
+        if (length == 0) return false;
+        if (length == 3 && strncmp(at, "all", 3) == 0) return true;
+        if (length == word_length && strncmp(at, word, length) == 0) return true;
+        at += length;
+    }
+}
