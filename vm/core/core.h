@@ -22,10 +22,10 @@ typedef struct sglcore_env {
     void *alloc_user;
     sgl_log_fn log; /* never NULL after init */
     void *log_user;
-    const struct sglcore_io *io;  /* file operations; tests put a failing one here */
-    int64_t bytes_in_use;         /* of this env's allocations: must be 0 at the end */
-    int64_t allocations;          /* count of calls that asked for memory, for "no allocation in replay" tests */
-    char message[2048];           /* of the last failure */
+    const struct sglcore_io *io; /* file operations; tests put a failing one here */
+    int64_t bytes_in_use;        /* of this env's allocations: must be 0 at the end */
+    int64_t allocations;         /* count of calls that asked for memory, for "no allocation in replay" tests */
+    char message[2048];          /* of the last failure */
 } sglcore_env;
 
 /* alloc NULL: malloc; log NULL: silence. */
@@ -40,10 +40,10 @@ sgl_status sglcore_fail_at(sglcore_env *env, sgl_status status, const char *form
 void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
 void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
 
-#define SGLCORE_TRY(call)                                                                                             \
-    do {                                                                                                              \
-        sgl_status sglcore_try_status = (call);                                                                       \
-        if (sglcore_try_status != SGL_OK) return sglcore_try_status;                                                  \
+#define SGLCORE_TRY(call)                                                                                              \
+    do {                                                                                                               \
+        sgl_status sglcore_try_status = (call);                                                                        \
+        if (sglcore_try_status != SGL_OK) return sglcore_try_status;                                                   \
     } while (0)
 
 /* ---- memory ------------------------------------------------------------------------------------------------- */
@@ -69,22 +69,22 @@ void sglcore_arena_free(sglcore_arena *arena);
 /* ---- vectors ------------------------------------------------------------------------------------------------ */
 
 /* A growing array of T: `SGLCORE_VEC(int64_t) sizes = { 0 };`. data is NULL while capacity is 0. */
-#define SGLCORE_VEC(T)                                                                                                \
-    struct {                                                                                                          \
-        T *data;                                                                                                      \
-        int64_t count, capacity;                                                                                      \
+#define SGLCORE_VEC(T)                                                                                                 \
+    struct {                                                                                                           \
+        T *data;                                                                                                       \
+        int64_t count, capacity;                                                                                       \
     }
 
 /* Makes room for `more` further elements. Hard-mode builds move the array every time, so that a pointer kept across a
  * push is found out. Fails only with OUT_OF_MEMORY, and then the vector is as it was. */
-#define sglcore_vec_reserve(env, vec, more)                                                                           \
+#define sglcore_vec_reserve(env, vec, more)                                                                            \
     sglcore_vec_grow((env), (void **)(void *)&(vec)->data, &(vec)->capacity, (vec)->count, (more), sizeof *(vec)->data)
 /* Appends one element; evaluates to a status. `value` is evaluated after the room is made. */
-#define sglcore_vec_push(env, vec, ...)                                                                               \
-    (sglcore_vec_reserve(env, vec, 1) == SGL_OK ? ((vec)->data[(vec)->count++] = (__VA_ARGS__), SGL_OK)               \
+#define sglcore_vec_push(env, vec, ...)                                                                                \
+    (sglcore_vec_reserve(env, vec, 1) == SGL_OK ? ((vec)->data[(vec)->count++] = (__VA_ARGS__), SGL_OK)                \
                                                 : SGL_OUT_OF_MEMORY)
-#define sglcore_vec_free(env, vec)                                                                                    \
-    (sglcore_free((env), (vec)->data, (size_t)(vec)->capacity * sizeof *(vec)->data), (vec)->data = NULL,             \
+#define sglcore_vec_free(env, vec)                                                                                     \
+    (sglcore_free((env), (vec)->data, (size_t)(vec)->capacity * sizeof *(vec)->data), (vec)->data = NULL,              \
      (vec)->count = (vec)->capacity = 0)
 sgl_status sglcore_vec_grow(sglcore_env *env, void **data, int64_t *capacity, int64_t count, int64_t more, size_t size);
 

@@ -6,7 +6,8 @@
 
 #include "core/core.h"
 
-int sglcore_dtype_bits(sgl_dtype dtype) {
+int sglcore_dtype_bits(sgl_dtype dtype)
+{
     static const int bits_of[SGL_DTYPE_COUNT] = {
 #define DTYPE_BITS(name, text, bits) [SGL_##name] = bits,
         SGL_DTYPE_MAP(DTYPE_BITS)
@@ -16,7 +17,8 @@ int sglcore_dtype_bits(sgl_dtype dtype) {
     return bits_of[dtype];
 }
 
-bool sglcore_dtype_is_float(sgl_dtype dtype) {
+bool sglcore_dtype_is_float(sgl_dtype dtype)
+{
     switch (dtype) {
     case SGL_F64:
     case SGL_F32:
@@ -28,7 +30,8 @@ bool sglcore_dtype_is_float(sgl_dtype dtype) {
     }
 }
 
-bool sglcore_dtype_is_signed(sgl_dtype dtype) {
+bool sglcore_dtype_is_signed(sgl_dtype dtype)
+{
     switch (dtype) {
     case SGL_I64:
     case SGL_I32:
@@ -39,7 +42,8 @@ bool sglcore_dtype_is_signed(sgl_dtype dtype) {
     }
 }
 
-int64_t sglcore_dtype_bytes(sgl_dtype dtype, int64_t count) {
+int64_t sglcore_dtype_bytes(sgl_dtype dtype, int64_t count)
+{
     int bits = sglcore_dtype_bits(dtype);
     if (count < 0) return -1;
     if (bits < 8) {

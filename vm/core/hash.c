@@ -15,7 +15,8 @@ static sglcore_hash from_xxh(XXH128_hash_t hash) { return (sglcore_hash){ .low =
 
 sglcore_hash sglcore_hash_bytes(const void *data, size_t bytes) { return from_xxh(XXH3_128bits(data, bytes)); }
 
-void sglcore_hash_text(sglcore_hash hash, char text[33]) {
+void sglcore_hash_text(sglcore_hash hash, char text[33])
+{
     static const char digits[] = "0123456789abcdef";
     for (int i = 0; i < 16; i++) {
         text[i] = digits[hash.high >> (60 - 4 * i) & 15];
@@ -27,27 +28,32 @@ void sglcore_hash_text(sglcore_hash hash, char text[33]) {
 static XXH3_state_t *state_of(sglcore_hasher *hasher) { return (XXH3_state_t *)(void *)hasher->state; }
 
 /* Reset and update report only a NULL state, which a hasher's never is. */
-void sglcore_hasher_init(sglcore_hasher *hasher) {
+void sglcore_hasher_init(sglcore_hasher *hasher)
+{
     memset(hasher, 0, sizeof *hasher); /* the library reads fields of the old state that reset does not set */
     (void)XXH3_128bits_reset(state_of(hasher));
 }
 
-void sglcore_hasher_add(sglcore_hasher *hasher, const void *data, size_t bytes) {
+void sglcore_hasher_add(sglcore_hasher *hasher, const void *data, size_t bytes)
+{
     if (bytes > 0) (void)XXH3_128bits_update(state_of(hasher), data, bytes);
 }
 
-void sglcore_hasher_u64(sglcore_hasher *hasher, uint64_t value) {
+void sglcore_hasher_u64(sglcore_hasher *hasher, uint64_t value)
+{
     unsigned char bytes[8];
     for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(value >> (8 * i));
     sglcore_hasher_add(hasher, bytes, sizeof bytes);
 }
 
-void sglcore_hasher_string(sglcore_hasher *hasher, const char *text) {
+void sglcore_hasher_string(sglcore_hasher *hasher, const char *text)
+{
     size_t length = strlen(text);
     sglcore_hasher_u64(hasher, length);
     sglcore_hasher_add(hasher, text, length);
 }
 
-sglcore_hash sglcore_hasher_end(const sglcore_hasher *hasher) {
+sglcore_hash sglcore_hasher_end(const sglcore_hasher *hasher)
+{
     return from_xxh(XXH3_128bits_digest((const XXH3_state_t *)(const void *)hasher->state));
 }

@@ -16,24 +16,28 @@
 
 /* ---- POSIX -------------------------------------------------------------------------------------------------- */
 
-static int posix_open(const char *path, int flags, int *fd) {
+static int posix_open(const char *path, int flags, int *fd)
+{
     do {
         *fd = open(path, flags | O_CLOEXEC, 0666);
     } while (*fd < 0 && errno == EINTR);
     return *fd < 0 ? -1 : 0;
 }
 
-static int posix_open_read(void *user, const char *path, int *fd) {
+static int posix_open_read(void *user, const char *path, int *fd)
+{
     (void)user;
     return posix_open(path, O_RDONLY, fd);
 }
 
-static int posix_open_write(void *user, const char *path, int *fd) {
+static int posix_open_write(void *user, const char *path, int *fd)
+{
     (void)user;
     return posix_open(path, O_WRONLY | O_CREAT | O_TRUNC, fd);
 }
 
-static int posix_read_at(void *user, int fd, void *data, size_t bytes, int64_t offset, size_t *got) {
+static int posix_read_at(void *user, int fd, void *data, size_t bytes, int64_t offset, size_t *got)
+{
     (void)user;
     *got = 0;
     while (*got < bytes) {
@@ -48,7 +52,8 @@ static int posix_read_at(void *user, int fd, void *data, size_t bytes, int64_t o
     return 0;
 }
 
-static int posix_write(void *user, int fd, const void *data, size_t bytes) {
+static int posix_write(void *user, int fd, const void *data, size_t bytes)
+{
     (void)user;
     const char *at = data;
     while (bytes > 0) {
@@ -63,7 +68,8 @@ static int posix_write(void *user, int fd, const void *data, size_t bytes) {
     return 0;
 }
 
-static int posix_sync(void *user, int fd) {
+static int posix_sync(void *user, int fd)
+{
     (void)user;
     int result;
     do {
@@ -72,12 +78,14 @@ static int posix_sync(void *user, int fd) {
     return result;
 }
 
-static int posix_close(void *user, int fd) {
+static int posix_close(void *user, int fd)
+{
     (void)user;
     return close(fd) != 0 && errno != EINTR ? -1 : 0; /* on EINTR Linux has closed it: again would hit another's fd */
 }
 
-static int posix_size(void *user, int fd, int64_t *bytes) {
+static int posix_size(void *user, int fd, int64_t *bytes)
+{
     (void)user;
     struct stat facts;
     if (fstat(fd, &facts) != 0) return -1;
@@ -89,17 +97,20 @@ static int posix_size(void *user, int fd, int64_t *bytes) {
     return 0;
 }
 
-static int posix_rename(void *user, const char *from, const char *to) {
+static int posix_rename(void *user, const char *from, const char *to)
+{
     (void)user;
     return rename(from, to);
 }
 
-static int posix_remove(void *user, const char *path) {
+static int posix_remove(void *user, const char *path)
+{
     (void)user;
     return remove(path);
 }
 
-static int posix_make_dir(void *user, const char *path) {
+static int posix_make_dir(void *user, const char *path)
+{
     (void)user;
     struct stat facts;
     if (mkdir(path, 0777) == 0) return 0;
@@ -109,7 +120,8 @@ static int posix_make_dir(void *user, const char *path) {
     return -1;
 }
 
-static int posix_sync_dir(void *user, const char *path) {
+static int posix_sync_dir(void *user, const char *path)
+{
     int fd;
     if (posix_open(path, O_RDONLY | O_DIRECTORY, &fd) != 0) return -1;
     int result = posix_sync(user, fd);
@@ -120,7 +132,8 @@ static int posix_sync_dir(void *user, const char *path) {
     return result;
 }
 
-static int posix_list(void *user, const char *path, int (*each)(void *context, const char *name), void *context) {
+static int posix_list(void *user, const char *path, int (*each)(void *context, const char *name), void *context)
+{
     (void)user;
     DIR *folder = opendir(path);
     if (folder == NULL) return -1;
@@ -140,7 +153,8 @@ static int posix_list(void *user, const char *path, int (*each)(void *context, c
     return result;
 }
 
-static int posix_map(void *user, int fd, int64_t bytes, void **data) {
+static int posix_map(void *user, int fd, int64_t bytes, void **data)
+{
     (void)user;
     *data = NULL;
     if (bytes == 0) return 0;
@@ -150,7 +164,8 @@ static int posix_map(void *user, int fd, int64_t bytes, void **data) {
     return 0;
 }
 
-static int posix_unmap(void *user, void *data, int64_t bytes) {
+static int posix_unmap(void *user, void *data, int64_t bytes)
+{
     (void)user;
     return bytes == 0 ? 0 : munmap(data, (size_t)bytes);
 }
@@ -174,7 +189,8 @@ const sglcore_io sglcore_io_posix = {
 
 /* ---- whole files -------------------------------------------------------------------------------------------- */
 
-sgl_status sglcore_fail_io(sglcore_env *env, const char *action, const char *path) {
+sgl_status sglcore_fail_io(sglcore_env *env, const char *action, const char *path)
+{
     int reason = errno;
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* strerror itself is not safe among threads */
     const char *text = c != (locale_t)0 ? strerror_l(reason, c) : "the system gave no reason";
@@ -185,7 +201,8 @@ sgl_status sglcore_fail_io(sglcore_env *env, const char *action, const char *pat
 }
 
 /* Reads to the end, whatever size the file said it has (files under /proc say 0). */
-static sgl_status read_to_end(sglcore_env *env, int fd, const char *path, char **data, int64_t *bytes) {
+static sgl_status read_to_end(sglcore_env *env, int fd, const char *path, char **data, int64_t *bytes)
+{
     const sglcore_io *io = env->io;
     int64_t size;
     if (io->size(io->user, fd, &size) != 0) return sglcore_fail_io(env, "read", path);
@@ -217,7 +234,8 @@ static sgl_status read_to_end(sglcore_env *env, int fd, const char *path, char *
     return SGL_OK;
 }
 
-sgl_status sglcore_read_file(sglcore_env *env, const char *path, char **data, int64_t *bytes) {
+sgl_status sglcore_read_file(sglcore_env *env, const char *path, char **data, int64_t *bytes)
+{
     const sglcore_io *io = env->io;
     int fd;
     *data = NULL;
@@ -233,7 +251,8 @@ sgl_status sglcore_read_file(sglcore_env *env, const char *path, char **data, in
     return status;
 }
 
-static sgl_status write_synced(sglcore_env *env, const char *path, const void *data, int64_t bytes) {
+static sgl_status write_synced(sglcore_env *env, const char *path, const void *data, int64_t bytes)
+{
     const sglcore_io *io = env->io;
     int fd;
     if (io->open_write(io->user, path, &fd) != 0) return sglcore_fail_io(env, "create", path);
@@ -245,13 +264,15 @@ static sgl_status write_synced(sglcore_env *env, const char *path, const void *d
 }
 
 /* The folder that a path lies in. */
-static sgl_status add_folder(sglcore_env *env, sglcore_text *text, const char *path) {
+static sgl_status add_folder(sglcore_env *env, sglcore_text *text, const char *path)
+{
     const char *slash = strrchr(path, '/');
     if (slash == NULL) return sglcore_text_bytes(env, text, ".", 1);
     return sglcore_text_bytes(env, text, path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *data, int64_t bytes) {
+sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *data, int64_t bytes)
+{
     const sglcore_io *io = env->io;
     sglcore_text beside = { 0 }, folder = { 0 };
     sgl_status status = add_folder(env, &folder, path);
@@ -284,13 +305,15 @@ typedef struct name_list {
     sgl_status status;
 } name_list;
 
-static int add_name(void *context, const char *name) {
+static int add_name(void *context, const char *name)
+{
     name_list *list = context;
     list->status = sglcore_text_bytes(list->env, &list->names, name, strlen(name) + 1);
     return list->status == SGL_OK ? 0 : -1;
 }
 
-static sgl_status remove_named(sglcore_env *env, const char *folder, const name_list *list) {
+static sgl_status remove_named(sglcore_env *env, const char *folder, const name_list *list)
+{
     const sglcore_io *io = env->io;
     sglcore_text path = { 0 };
     sgl_status status = SGL_OK;
@@ -307,7 +330,8 @@ static sgl_status remove_named(sglcore_env *env, const char *folder, const name_
     return status;
 }
 
-sgl_status sglcore_remove_dir(sglcore_env *env, const char *path) {
+sgl_status sglcore_remove_dir(sglcore_env *env, const char *path)
+{
     const sglcore_io *io = env->io;
     name_list list = { .env = env, .status = SGL_OK }; /* listed first: removing while listing may skip names */
     sgl_status status = SGL_OK;

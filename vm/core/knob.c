@@ -14,12 +14,14 @@ const sglcore_knob_row sglcore_knob_rows[SGLCORE_KNOB_COUNT] = {
 #undef KNOB_ROW
 };
 
-const char *sglcore_knob_text(sglcore_knob knob) {
+const char *sglcore_knob_text(sglcore_knob knob)
+{
     const char *value = getenv(sglcore_knob_rows[knob].variable);
     return value != NULL && value[0] != '\0' ? value : sglcore_knob_rows[knob].otherwise;
 }
 
-static bool parse_int(const char *text, int64_t *value) {
+static bool parse_int(const char *text, int64_t *value)
+{
     char *end;
     errno = 0;
     long long parsed = strtoll(text, &end, 10);
@@ -28,13 +30,15 @@ static bool parse_int(const char *text, int64_t *value) {
     return true;
 }
 
-int64_t sglcore_knob_int(sglcore_knob knob) {
+int64_t sglcore_knob_int(sglcore_knob knob)
+{
     int64_t value = 0;
     if (!parse_int(sglcore_knob_text(knob), &value)) (void)parse_int(sglcore_knob_rows[knob].otherwise, &value);
     return value;
 }
 
-bool sglcore_knob_lists(sglcore_knob knob, const char *word) {
+bool sglcore_knob_lists(sglcore_knob knob, const char *word)
+{
     size_t word_length = strlen(word);
     const char *at = sglcore_knob_text(knob);
     for (;;) {

@@ -5,20 +5,20 @@
 #include "core/core.h"
 
 /* enum suffix, variable, default, what it does */
-#define SGLCORE_KNOB_MAP(X)                                                                                           \
-    X(VERIFY, "SGL_VERIFY", "0", "1 verifies the graph after every pass (always on in debug builds)")                 \
-    X(DUMP, "SGL_DUMP", "", "'all' or names of passes: print the graph before and after them into SGL_DUMP_DIR")      \
-    X(DUMP_DIR, "SGL_DUMP_DIR", "sgl-dump", "folder of the numbered dump files")                                      \
-    X(DISABLE, "SGL_DISABLE", "", "names of optional passes to leave out, comma-separated")                           \
-    X(THREADS, "SGL_THREADS", "0", "compute threads, 0: one per core this process may use")                           \
-    X(ISA, "SGL_ISA", "", "CPU instruction set to use: base, avx2, avx512, neon; empty: the best there is")           \
+#define SGLCORE_KNOB_MAP(X)                                                                                            \
+    X(VERIFY, "SGL_VERIFY", "0", "1 verifies the graph after every pass (always on in debug builds)")                  \
+    X(DUMP, "SGL_DUMP", "", "'all' or names of passes: print the graph before and after them into SGL_DUMP_DIR")       \
+    X(DUMP_DIR, "SGL_DUMP_DIR", "sgl-dump", "folder of the numbered dump files")                                       \
+    X(DISABLE, "SGL_DISABLE", "", "names of optional passes to leave out, comma-separated")                            \
+    X(THREADS, "SGL_THREADS", "0", "compute threads, 0: one per core this process may use")                            \
+    X(ISA, "SGL_ISA", "", "CPU instruction set to use: base, avx2, avx512, neon; empty: the best there is")            \
     X(LOG, "SGL_LOG", "warning", "least level that the sgl command prints: error, warning, info, debug")
 
 typedef enum sglcore_knob {
 #define SGLCORE_KNOB_ENUM(name, variable, otherwise, text) SGLCORE_KNOB_##name,
     SGLCORE_KNOB_MAP(SGLCORE_KNOB_ENUM)
 #undef SGLCORE_KNOB_ENUM
-    SGLCORE_KNOB_COUNT
+        SGLCORE_KNOB_COUNT
 } sglcore_knob;
 
 const char *sglcore_knob_text(sglcore_knob knob); /* never NULL */

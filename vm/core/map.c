@@ -12,7 +12,8 @@ struct sglcore_map_entry {
 };
 
 /* The entry of the key, or the free entry where it belongs. */
-static struct sglcore_map_entry *find(const sglcore_map *map, sglcore_hash key) {
+static struct sglcore_map_entry *find(const sglcore_map *map, sglcore_hash key)
+{
     uint64_t mask = (uint64_t)map->capacity - 1;
     uint64_t mixed = (key.low ^ (key.high << 32 | key.high >> 32)) * 0x9E3779B97F4A7C15u;
     for (uint64_t at = (mixed ^ mixed >> 32) & mask;; at = (at + 1) & mask) {
@@ -21,7 +22,8 @@ static struct sglcore_map_entry *find(const sglcore_map *map, sglcore_hash key) 
     }
 }
 
-static sgl_status grow(sglcore_env *env, sglcore_map *map) {
+static sgl_status grow(sglcore_env *env, sglcore_map *map)
+{
     sglcore_map larger = { .capacity = map->capacity == 0 ? 16 : 2 * map->capacity, .count = map->count };
     larger.entries = sglcore_alloc_zero(env, (size_t)larger.capacity * sizeof *larger.entries);
     if (larger.entries == NULL) return SGL_OUT_OF_MEMORY;
@@ -33,7 +35,8 @@ static sgl_status grow(sglcore_env *env, sglcore_map *map) {
     return SGL_OK;
 }
 
-sgl_status sglcore_map_put(sglcore_env *env, sglcore_map *map, sglcore_hash key, uint64_t value) {
+sgl_status sglcore_map_put(sglcore_env *env, sglcore_map *map, sglcore_hash key, uint64_t value)
+{
     if (4 * (map->count + 1) > 3 * map->capacity) SGLCORE_TRY(grow(env, map));
     struct sglcore_map_entry *entry = find(map, key);
     if (!entry->used) map->count++;
@@ -41,7 +44,8 @@ sgl_status sglcore_map_put(sglcore_env *env, sglcore_map *map, sglcore_hash key,
     return SGL_OK;
 }
 
-bool sglcore_map_get(const sglcore_map *map, sglcore_hash key, uint64_t *value) {
+bool sglcore_map_get(const sglcore_map *map, sglcore_hash key, uint64_t *value)
+{
     if (map->capacity == 0) return false;
     const struct sglcore_map_entry *entry = find(map, key);
     if (!entry->used) return false;
@@ -49,7 +53,8 @@ bool sglcore_map_get(const sglcore_map *map, sglcore_hash key, uint64_t *value) 
     return true;
 }
 
-void sglcore_map_free(sglcore_env *env, sglcore_map *map) {
+void sglcore_map_free(sglcore_env *env, sglcore_map *map)
+{
     sglcore_free(env, map->entries, (size_t)map->capacity * sizeof *map->entries);
     *map = (sglcore_map){ 0 };
 }

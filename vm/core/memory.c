@@ -11,7 +11,8 @@
 
 /* ---- blocks ------------------------------------------------------------------------------------------------- */
 
-void *sglcore_realloc(sglcore_env *env, void *block, size_t old_bytes, size_t new_bytes) {
+void *sglcore_realloc(sglcore_env *env, void *block, size_t old_bytes, size_t new_bytes)
+{
     assert((block == NULL) == (old_bytes == 0));
     if (new_bytes == 0) {
         sglcore_free(env, block, old_bytes);
@@ -30,13 +31,15 @@ void *sglcore_realloc(sglcore_env *env, void *block, size_t old_bytes, size_t ne
 
 void *sglcore_alloc(sglcore_env *env, size_t bytes) { return sglcore_realloc(env, NULL, 0, bytes); }
 
-void *sglcore_alloc_zero(sglcore_env *env, size_t bytes) {
+void *sglcore_alloc_zero(sglcore_env *env, size_t bytes)
+{
     void *block = sglcore_alloc(env, bytes);
     if (block != NULL) memset(block, 0, bytes);
     return block;
 }
 
-void sglcore_free(sglcore_env *env, void *block, size_t bytes) {
+void sglcore_free(sglcore_env *env, void *block, size_t bytes)
+{
     if (block == NULL) return;
     env->alloc(env->alloc_user, block, bytes, 0);
     env->bytes_in_use -= (int64_t)bytes;
@@ -46,7 +49,8 @@ void sglcore_free(sglcore_env *env, void *block, size_t bytes) {
  * before the aligned one. */
 static size_t aligned_extra(size_t alignment) { return alignment - 1 + sizeof(void *); }
 
-void *sglcore_alloc_aligned(sglcore_env *env, size_t bytes, size_t alignment) {
+void *sglcore_alloc_aligned(sglcore_env *env, size_t bytes, size_t alignment)
+{
     assert(alignment > 0 && alignment <= 4096 && (alignment & (alignment - 1)) == 0);
     if (bytes == 0) return NULL;
     size_t total = bytes > PTRDIFF_MAX ? bytes : bytes + aligned_extra(alignment); /* too much either way: refused */
@@ -58,7 +62,8 @@ void *sglcore_alloc_aligned(sglcore_env *env, size_t bytes, size_t alignment) {
     return aligned;
 }
 
-void sglcore_free_aligned(sglcore_env *env, void *block, size_t bytes, size_t alignment) {
+void sglcore_free_aligned(sglcore_env *env, void *block, size_t bytes, size_t alignment)
+{
     if (block == NULL) return;
     void *plain;
     memcpy(&plain, (unsigned char *)block - sizeof(void *), sizeof plain);
@@ -76,7 +81,8 @@ typedef struct sglcore_arena_chunk {
 
 _Static_assert(_Alignof(max_align_t) >= ARENA_ALIGNMENT, "the header of a chunk is as aligned as malloc's blocks");
 
-static size_t next_capacity(const sglcore_arena *arena, size_t bytes) {
+static size_t next_capacity(const sglcore_arena *arena, size_t bytes)
+{
 #ifdef SGL_HARD_MODE
     (void)arena;
     return bytes;
@@ -87,7 +93,8 @@ static size_t next_capacity(const sglcore_arena *arena, size_t bytes) {
 #endif
 }
 
-void *sglcore_arena_alloc(sglcore_arena *arena, size_t bytes) {
+void *sglcore_arena_alloc(sglcore_arena *arena, size_t bytes)
+{
     if (bytes > PTRDIFF_MAX - sizeof(chunk) - ARENA_ALIGNMENT) {
         sglcore_fail(arena->env, SGL_OUT_OF_MEMORY, "out of memory: %zu bytes were refused", bytes);
         return NULL;
@@ -108,13 +115,15 @@ void *sglcore_arena_alloc(sglcore_arena *arena, size_t bytes) {
     return block;
 }
 
-char *sglcore_arena_string(sglcore_arena *arena, const char *text, size_t length) {
+char *sglcore_arena_string(sglcore_arena *arena, const char *text, size_t length)
+{
     char *copy = sglcore_arena_alloc(arena, length + 1);
     if (copy != NULL && length > 0) memcpy(copy, text, length);
     return copy; /* the arena's zeroes terminate it */
 }
 
-void sglcore_arena_free(sglcore_arena *arena) {
+void sglcore_arena_free(sglcore_arena *arena)
+{
     while (arena->chunks != NULL) {
         chunk *head = arena->chunks;
         arena->chunks = head->next;
@@ -124,8 +133,8 @@ void sglcore_arena_free(sglcore_arena *arena) {
 
 /* ---- vectors ------------------------------------------------------------------------------------------------ */
 
-sgl_status sglcore_vec_grow(sglcore_env *env, void **data, int64_t *capacity, int64_t count, int64_t more,
-                            size_t size) {
+sgl_status sglcore_vec_grow(sglcore_env *env, void **data, int64_t *capacity, int64_t count, int64_t more, size_t size)
+{
     assert(count >= 0 && count <= *capacity && more >= 0);
     int64_t most = PTRDIFF_MAX / (int64_t)size;
     if (more > most - count) {

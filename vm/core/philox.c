@@ -5,7 +5,8 @@
  * SC 2011; checked against the known answers of its authors in tests/unit/test_core_numbers.c. */
 #include "core/core.h"
 
-void sglcore_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+void sglcore_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
         uint64_t product0 = (uint64_t)0xD2511F53u * c0, product1 = (uint64_t)0xCD9E8D57u * c2;

@@ -6,9 +6,10 @@
 
 #include "core/core.h"
 
-const char *sgl_status_name(sgl_status status) {
+const char *sgl_status_name(sgl_status status)
+{
     switch (status) {
-#define STATUS_NAME(name, value, text)                                                                                \
+#define STATUS_NAME(name, value, text)                                                                                 \
     case SGL_##name: return #name;
         SGL_STATUS_MAP(STATUS_NAME)
 #undef STATUS_NAME
@@ -16,9 +17,10 @@ const char *sgl_status_name(sgl_status status) {
     return "UNKNOWN";
 }
 
-const char *sgl_status_text(sgl_status status) {
+const char *sgl_status_text(sgl_status status)
+{
     switch (status) {
-#define STATUS_TEXT(name, value, text)                                                                                \
+#define STATUS_TEXT(name, value, text)                                                                                 \
     case SGL_##name: return text;
         SGL_STATUS_MAP(STATUS_TEXT)
 #undef STATUS_TEXT
@@ -34,11 +36,13 @@ static const char *const dtype_names[SGL_DTYPE_COUNT] = {
 #undef DTYPE_NAME
 };
 
-const char *sgl_dtype_name(sgl_dtype dtype) {
+const char *sgl_dtype_name(sgl_dtype dtype)
+{
     return (unsigned)dtype < SGL_DTYPE_COUNT ? dtype_names[dtype] : "unknown";
 }
 
-sgl_status sgl_dtype_from_name(const char *name, sgl_dtype *dtype) {
+sgl_status sgl_dtype_from_name(const char *name, sgl_dtype *dtype)
+{
     if (name == NULL || dtype == NULL) return SGL_INVALID_ARGUMENT;
     for (int i = 0; i < SGL_DTYPE_COUNT; i++) {
         if (strcmp(name, dtype_names[i]) == 0) {

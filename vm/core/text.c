@@ -17,33 +17,38 @@ typedef struct locale_swap {
     locale_t c, before;
 } locale_swap;
 
-static locale_swap enter_c_locale(void) {
+static locale_swap enter_c_locale(void)
+{
     locale_swap swap = { .c = newlocale(LC_ALL_MASK, "C", (locale_t)0), .before = (locale_t)0 };
     if (swap.c != (locale_t)0) swap.before = uselocale(swap.c);
     return swap;
 }
 
-static void leave_c_locale(locale_swap swap) {
+static void leave_c_locale(locale_swap swap)
+{
     if (swap.c == (locale_t)0) return;
     uselocale(swap.before);
     freelocale(swap.c);
 }
 
-int sglcore_format(char *out, size_t capacity, const char *format, va_list arguments) {
+int sglcore_format(char *out, size_t capacity, const char *format, va_list arguments)
+{
     locale_swap swap = enter_c_locale();
     int length = vsnprintf(out, capacity, format, arguments);
     leave_c_locale(swap);
     return length;
 }
 
-double sglcore_strtod(const char *text, char **end) {
+double sglcore_strtod(const char *text, char **end)
+{
     locale_swap swap = enter_c_locale();
     double value = strtod(text, end);
     leave_c_locale(swap);
     return value;
 }
 
-sgl_status sglcore_text_add(sglcore_env *env, sglcore_text *text, const char *format, ...) {
+sgl_status sglcore_text_add(sglcore_env *env, sglcore_text *text, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     int length = sglcore_format(NULL, 0, format, arguments);
@@ -57,7 +62,8 @@ sgl_status sglcore_text_add(sglcore_env *env, sglcore_text *text, const char *fo
     return SGL_OK;
 }
 
-sgl_status sglcore_text_bytes(sglcore_env *env, sglcore_text *text, const char *data, size_t bytes) {
+sgl_status sglcore_text_bytes(sglcore_env *env, sglcore_text *text, const char *data, size_t bytes)
+{
     if (bytes >= PTRDIFF_MAX) return sglcore_fail(env, SGL_OUT_OF_MEMORY, "out of memory: a text of %zu bytes", bytes);
     SGLCORE_TRY(sglcore_vec_reserve(env, text, (int64_t)bytes + 1));
     if (bytes > 0) memcpy(text->data + text->count, data, bytes);
@@ -84,7 +90,8 @@ struct sglcore_strings {
     int64_t slot_count;            /* a power of two, at most half full */
 };
 
-sgl_status sglcore_strings_new(sglcore_env *env, sglcore_strings **strings) {
+sgl_status sglcore_strings_new(sglcore_env *env, sglcore_strings **strings)
+{
     *strings = NULL;
     sglcore_strings *made = sglcore_alloc_zero(env, sizeof *made);
     if (made == NULL) return SGL_OUT_OF_MEMORY;
@@ -100,7 +107,8 @@ sgl_status sglcore_strings_new(sglcore_env *env, sglcore_strings **strings) {
     return SGL_OK;
 }
 
-void sglcore_strings_free(sglcore_strings *strings) {
+void sglcore_strings_free(sglcore_strings *strings)
+{
     if (strings == NULL) return;
     sglcore_env *env = strings->env;
     sglcore_arena_free(&strings->arena);
@@ -110,7 +118,8 @@ void sglcore_strings_free(sglcore_strings *strings) {
 }
 
 /* The slot of the string, or the free slot where it belongs. */
-static uint32_t *find_slot(const sglcore_strings *strings, const char *text, size_t length, uint64_t hash) {
+static uint32_t *find_slot(const sglcore_strings *strings, const char *text, size_t length, uint64_t hash)
+{
     uint64_t mask = (uint64_t)strings->slot_count - 1;
     for (uint64_t at = hash & mask;; at = (at + 1) & mask) {
         uint32_t held = strings->slots[at];
@@ -122,7 +131,8 @@ static uint32_t *find_slot(const sglcore_strings *strings, const char *text, siz
     }
 }
 
-static sgl_status grow_slots(sglcore_strings *strings) {
+static sgl_status grow_slots(sglcore_strings *strings)
+{
     int64_t count = strings->slot_count == 0 ? 64 : 2 * strings->slot_count;
     uint32_t *slots = sglcore_alloc_zero(strings->env, (size_t)count * sizeof *slots);
     if (slots == NULL) return SGL_OUT_OF_MEMORY;
@@ -138,7 +148,8 @@ static sgl_status grow_slots(sglcore_strings *strings) {
     return SGL_OK;
 }
 
-sgl_status sglcore_intern(sglcore_strings *strings, const char *text, size_t length, uint32_t *id) {
+sgl_status sglcore_intern(sglcore_strings *strings, const char *text, size_t length, uint32_t *id)
+{
     if (2 * (strings->entries.count + 1) > strings->slot_count) SGLCORE_TRY(grow_slots(strings));
     uint64_t hash = sglcore_hash_bytes(text, length).low;
     uint32_t *slot = find_slot(strings, text, length, hash);
@@ -157,7 +168,8 @@ sgl_status sglcore_intern(sglcore_strings *strings, const char *text, size_t len
     return SGL_OK;
 }
 
-const char *sglcore_string(const sglcore_strings *strings, uint32_t id) {
+const char *sglcore_string(const sglcore_strings *strings, uint32_t id)
+{
     assert(id < strings->entries.count);
     return strings->entries.data[id].text;
 }
@@ -171,7 +183,8 @@ static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') 
 static int least(int a, int b) { return a < b ? a : b; }
 
 /* Insertions, deletions, substitutions and swaps of neighbours that turn one name into the other; case is free. */
-static int edit_distance(const char *a, int a_length, const char *b, int b_length) {
+static int edit_distance(const char *a, int a_length, const char *b, int b_length)
+{
     int rows[3][NEAREST_MOST + 1];
     int *before = rows[0], *last = rows[1], *now = rows[2];
     for (int j = 0; j <= b_length; j++) last[j] = j;
@@ -180,7 +193,8 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
         for (int j = 1; j <= b_length; j++) {
             char x = lower(a[i - 1]), y = lower(b[j - 1]);
             now[j] = least(least(last[j], now[j - 1]) + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == lower(b[j - 2]) && y == lower(a[i - 2])) now[j] = least(now[j], before[j - 2] + 1);
+            if (i > 1 && j > 1 && x == lower(b[j - 2]) && y == lower(a[i - 2]))
+                now[j] = least(now[j], before[j - 2] + 1);
         }
         int *oldest = before;
         before = last;
@@ -190,7 +204,8 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
     return last[b_length];
 }
 
-const char *sglcore_nearest(const char *name, const char *const *names, int count) {
+const char *sglcore_nearest(const char *name, const char *const *names, int count)
+{
     size_t length = strlen(name);
     if (length == 0 || length > NEAREST_MOST) return NULL;
     /* Near: about one edit in three characters, and at least one character right. */
