@@ -137,6 +137,7 @@ typedef struct sglir_node {
     uint32_t region_count;
     sglir_id region;                    /* in which it stands */
     uint32_t origin;                    /* graph->origins */
+    int64_t work_offset, work_bytes;    /* workspace in the arena, after `memory` */
 } sglir_node;
 
 typedef struct sglir_region {

@@ -12,7 +12,10 @@
 typedef struct sglpass_context {
     sglcore_env *env;
     const sglplan *plan;
-    const sglir_graph *layout; /* of the session's sections: a graph whose members and section inputs must be kept; NULL: none yet */
+    /* The session's sections so far: a graph of INPUT nodes (parameters and states, whole sections) with their places in
+     * SPACE_STATE, and members. What it names keeps its place; what is new comes behind. NULL: nothing yet. */
+    const sglir_graph *layout;
+    int64_t (*workspace)(const sglir_graph *g, sglir_id node); /* of the device; NULL: none needs any */
     const char *graph_name;
 } sglpass_context;
 

@@ -1,0 +1,53 @@
+/* device.h -- the port of a device: what replay asks of a backend.
+ *
+ * A backend is one constant sglexec_device_ops. Every call but `launch` may allocate through the env; `launch` allocates
+ * nothing. Spaces are given by base address at each launch, so that a session may move its state block between steps. */
+#ifndef SGLEXEC_DEVICE_H
+#define SGLEXEC_DEVICE_H
+
+#include "exec/program.h"
+
+typedef struct sglexec_device sglexec_device; /* the backend's own */
+
+typedef struct sglexec_device_ops {
+    const char *name;
+    sgl_status (*open)(sglcore_env *env, int threads, sglexec_device **device);
+    void (*close)(sglexec_device *device);
+
+    /* Before anything is allocated: which composites it runs whole, in which dtypes, and with how much workspace. */
+    bool (*native)(sglir_op op);
+    int64_t (*workspace)(const sglir_graph *g, sglir_id node);
+
+    /* Memory of the device. */
+    sgl_status (*alloc)(sglexec_device *device, int64_t bytes, void **block); /* 4 KiB aligned, zeroed */
+    void (*free)(sglexec_device *device, void *block, int64_t bytes);
+    sgl_status (*write)(sglexec_device *device, void *block, int64_t offset, const void *host, int64_t bytes);
+    sgl_status (*read)(sglexec_device *device, const void *block, int64_t offset, void *host, int64_t bytes);
+    sgl_status (*copy)(sglexec_device *device, void *to, const void *from, int64_t bytes);
+
+    /* Compiles the program's kernels; *prepared lives until release. */
+    sgl_status (*prepare)(sglexec_device *device, const sglexec_program *program, void **prepared);
+    void (*release)(sglexec_device *device, void *prepared);
+
+    /* Runs instruction number `index`; never SCAN, which replay walks. spaces: base addresses by sglir_space. */
+    sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5]);
+    /* Waits until all that was launched is done. */
+    sgl_status (*finish)(sglexec_device *device);
+    /* What it is, for `sgl doctor`: one line or more, each ended by a newline. */
+    sgl_status (*describe)(sglexec_device *device, sglcore_text *text);
+} sglexec_device_ops;
+
+extern const sglexec_device_ops sglexec_device_null; /* backend/null.c: plans everything, computes nothing */
+extern const sglexec_device_ops sglexec_device_cpu;  /* backend/cpu/device.c */
+
+/* Told of each instruction that replay has finished; NULL: not measured. */
+typedef struct sglexec_observer {
+    void *user;
+    void (*launched)(void *user, const sglexec_program *program, uint32_t index, int64_t start_ns, int64_t end_ns);
+} sglexec_observer;
+
+/* Runs the top block once. Allocates nothing. */
+sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
+                          const sglexec_program *program, void *const spaces[5], const sglexec_observer *observer);
+
+#endif

@@ -1,0 +1,75 @@
+/* program.h -- a frozen program: blocks of instructions over planned memory, plain data without addresses.
+ *
+ * Comes in: a graph after `memory`. Goes out: what a backend prepares once and replay runs every step. Every decision is
+ * taken: an instruction names its operands' places, its workspace, its kernel. Copies that the graph leaves implicit
+ * (a loop's carries, a fetch, an update that is not in place) stand as COPY instructions. */
+#ifndef SGLEXEC_PROGRAM_H
+#define SGLEXEC_PROGRAM_H
+
+#include "exec/kernel.h"
+
+/* A dense row-major tensor at a place. */
+typedef struct sglexec_operand {
+    uint8_t space; /* sglir_space */
+    uint8_t dtype;
+    uint8_t rank;
+    int64_t offset; /* bytes */
+    int64_t dims[SGL_MAX_RANK];
+} sglexec_operand;
+
+typedef struct sglexec_instruction {
+    uint16_t op;                      /* sglir_op; FUSED: see kernel; SCAN: see block */
+    uint32_t operand_first;           /* program->operands: arguments, then results */
+    uint32_t arg_count, result_count;
+    uint32_t attr_first, attr_count;  /* program->attrs; lists in program->ints and floats */
+    uint32_t kernel;                  /* FUSED: program->kernels */
+    uint32_t block;                   /* SCAN: program->blocks; its one operand is the index, i64 [], written before each turn */
+    int64_t steps;                    /* SCAN */
+    int64_t work_offset, work_bytes;  /* workspace in the arena */
+    uint32_t origin;                  /* program->origins */
+    double flops, bytes;              /* from plan/cost, for profiles */
+} sglexec_instruction;
+
+typedef struct sglexec_block {
+    uint32_t first, count; /* program->instructions */
+} sglexec_block;
+
+/* A feed, fetch, parameter or state as the host names it. */
+typedef struct sglexec_port {
+    uint32_t name; /* program->strings */
+    uint8_t role;  /* sgl_role; fetches: 255 */
+    sglexec_operand operand;
+} sglexec_port;
+
+typedef struct sglexec_program {
+    sglcore_env *env;
+    sglcore_strings *strings;
+    uint32_t name;
+    SGLCORE_VEC(sglexec_instruction) instructions;
+    SGLCORE_VEC(sglexec_operand) operands;
+    SGLCORE_VEC(sglir_attr) attrs;
+    SGLCORE_VEC(int64_t) ints;
+    SGLCORE_VEC(double) floats;
+    SGLCORE_VEC(sglexec_kernel) kernels;
+    SGLCORE_VEC(sglexec_block) blocks; /* [0] is the program's top */
+    SGLCORE_VEC(sglexec_port) feeds;
+    SGLCORE_VEC(sglexec_port) fetches;
+    SGLCORE_VEC(sglexec_port) states;  /* members of sections, and states that stand alone */
+    SGLCORE_VEC(sglir_origin) origins; /* strings of this program */
+    SGLCORE_VEC(char) constants;       /* the CONST space, as bytes */
+    int64_t space_bytes[5];
+    int64_t arena_lower_bound;
+    double flops, bytes;               /* of one replay */
+} sglexec_program;
+
+/* From a graph of stage PLACED. */
+sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program);
+void sglexec_program_free(sglexec_program *program);
+/* One line per instruction: op or kernel, operands with places, script line. */
+sgl_status sglexec_program_print(const sglexec_program *program, sglcore_text *text);
+/* Attributes of an instruction by name, as sglir_attr_*. */
+int64_t sglexec_attr_int(const sglexec_program *p, const sglexec_instruction *i, const char *name);
+double sglexec_attr_float(const sglexec_program *p, const sglexec_instruction *i, const char *name);
+const int64_t *sglexec_attr_ints(const sglexec_program *p, const sglexec_instruction *i, const char *name, int *count);
+
+#endif
