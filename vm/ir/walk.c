@@ -1,0 +1,169 @@
+/* walk.c -- the questions that passes ask of a graph: how often a value is used, what depends on it, what is needed,
+ * and where it is used last. In: a graph that is built. Out: one entry per value or node in an array of the caller's.
+ * Nothing is kept: whoever wants an answer asks. Odd invariant: a node that holds regions has a larger id than every
+ * node in them, since it is emitted after they are closed; so one pass over the ids, down, sees users before makers. */
+#include <string.h>
+
+#include "ir/ir.h"
+
+static const sglir_region *region_at(const sglir_graph *g, sglir_id region) { return &g->regions.data[region]; }
+
+void sglir_count_uses(const sglir_graph *g, uint32_t *out)
+{
+    memset(out, 0, (size_t)g->values.count * sizeof *out);
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        for (uint32_t i = 0; i < node->arg_count; i++) out[sglir_arg(g, node, i)]++;
+    }
+    for (int64_t r = 0; r < g->regions.count; r++) {
+        const sglir_region *region = region_at(g, (sglir_id)r);
+        for (int64_t i = 0; i < region->results.count; i++) out[region->results.data[i]]++;
+    }
+    for (int64_t i = 0; i < g->outputs.count; i++) out[g->outputs.data[i].value]++;
+}
+
+/* ---- dependents --------------------------------------------------------------------------------------------- */
+
+static void mark_region(const sglir_graph *g, sglir_id id, uint8_t *out);
+
+static bool mark(uint8_t *out, sglir_id value)
+{
+    bool fresh = !out[value];
+    out[value] = 1;
+    return fresh;
+}
+
+/* Carries marks from the arguments of a region node through its regions to its results. A region's last parameters
+ * are the arguments (scan has its index before them); of a scan, result i comes back as carry i. */
+static void mark_region_node(const sglir_graph *g, const sglir_node *node, uint8_t *out)
+{
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        sglir_id id = node->region_first + r;
+        const sglir_region *region = region_at(g, id);
+        int64_t before = region->parameters.count - node->arg_count;
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            if (before + i >= 0 && out[sglir_arg(g, node, i)]) out[region->parameters.data[before + i]] = 1;
+        }
+        bool again = true;
+        while (again) {
+            again = false;
+            mark_region(g, id, out);
+            for (int64_t i = 0; i < region->results.count; i++) {
+                if (!out[region->results.data[i]]) continue;
+                if (i < node->out_count) out[node->out_first + (sglir_id)i] = 1;
+                if (node->op == SGLIR_OP_SCAN && before + i < region->parameters.count) {
+                    again |= mark(out, region->parameters.data[before + i]);
+                }
+            }
+        }
+    }
+    if (node->op != SGLIR_OP_SCAN) return;
+    for (uint32_t i = 0; i < node->arg_count && i < node->out_count; i++) { /* no step: the carry as it came */
+        if (out[sglir_arg(g, node, i)]) out[node->out_first + i] = 1;
+    }
+}
+
+static void mark_region(const sglir_graph *g, sglir_id id, uint8_t *out)
+{
+    const sglir_region *region = region_at(g, id);
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
+        if (node->region_count > 0) {
+            mark_region_node(g, node, out);
+            continue;
+        }
+        bool depends = false;
+        for (uint32_t i = 0; i < node->arg_count && !depends; i++) depends = out[sglir_arg(g, node, i)] != 0;
+        for (uint32_t i = 0; depends && i < node->out_count; i++) out[node->out_first + i] = 1;
+    }
+}
+
+void sglir_mark_dependents(const sglir_graph *g, const sglir_id *from, int count, uint8_t *out)
+{
+    memset(out, 0, (size_t)g->values.count);
+    for (int i = 0; i < count; i++) out[from[i]] = 1;
+    mark_region(g, 0, out);
+}
+
+/* ---- liveness ----------------------------------------------------------------------------------------------- */
+
+static void mark_maker(const sglir_graph *g, sglir_id value, uint8_t *out)
+{
+    sglir_id node = sglir_value_at(g, value)->node;
+    if (node != SGLIR_NONE) out[node] = 1;
+}
+
+/* An effect in a region needs every node around it. */
+static void mark_with_holders(const sglir_graph *g, sglir_id node, uint8_t *out)
+{
+    while (node != SGLIR_NONE && !out[node]) {
+        out[node] = 1;
+        node = region_at(g, sglir_node_at(g, node)->region)->node;
+    }
+}
+
+/* The inputs whose state an output updates: needed even where nothing reads the old value. */
+static sgl_status mark_updated_inputs(const sglir_graph *g, uint8_t *out)
+{
+    sglcore_map updated = { 0 };
+    sgl_status status = SGL_OK;
+    for (int64_t i = 0; i < g->outputs.count && status == SGL_OK; i++) {
+        if (g->outputs.data[i].role != SGLIR_UPDATE) continue;
+        status = sglcore_map_put(g->env, &updated, (sglcore_hash){ .low = g->outputs.data[i].name }, 1);
+    }
+    for (int64_t n = 0; n < g->nodes.count && status == SGL_OK && updated.count > 0; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op != SGLIR_OP_INPUT) continue;
+        uint64_t found;
+        sglcore_hash key = { .low = g->attrs.data[node->attr_first + 1].as.string }; /* "role name dtype dims" */
+        if (sglcore_map_get(&updated, key, &found)) out[n] = 1;
+    }
+    sglcore_map_free(g->env, &updated);
+    return status;
+}
+
+sgl_status sglir_mark_live(const sglir_graph *g, uint8_t *out)
+{
+    memset(out, 0, (size_t)g->nodes.count);
+    for (int64_t i = 0; i < g->outputs.count; i++) mark_maker(g, g->outputs.data[i].value, out);
+    SGLCORE_TRY(mark_updated_inputs(g, out));
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        uint16_t op = g->nodes.data[n].op;
+        if (op != SGLIR_OP_INPUT && (sglir_ops[op].flags & SGLIR_EFFECT)) mark_with_holders(g, (sglir_id)n, out);
+    }
+    for (int64_t n = g->nodes.count - 1; n >= 0; n--) {
+        if (!out[n]) continue;
+        const sglir_node *node = &g->nodes.data[n];
+        for (uint32_t i = 0; i < node->arg_count; i++) mark_maker(g, sglir_arg(g, node, i), out);
+        for (uint32_t r = 0; r < node->region_count; r++) {
+            const sglir_region *region = region_at(g, node->region_first + r);
+            for (int64_t i = 0; i < region->results.count; i++) mark_maker(g, region->results.data[i], out);
+        }
+    }
+    return SGL_OK;
+}
+
+/* ---- last uses ---------------------------------------------------------------------------------------------- */
+
+static void use_in_node(const sglir_graph *g, const sglir_node *node, int64_t position, int64_t *out)
+{
+    for (uint32_t i = 0; i < node->arg_count; i++) out[sglir_arg(g, node, i)] = position;
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        const sglir_region *region = region_at(g, node->region_first + r);
+        for (int64_t n = 0; n < region->nodes.count; n++) {
+            use_in_node(g, sglir_node_at(g, region->nodes.data[n]), position, out);
+        }
+        for (int64_t i = 0; i < region->results.count; i++) out[region->results.data[i]] = position;
+    }
+}
+
+/* Writes all values.count entries; -1 where a value is not used in the region. */
+void sglir_last_uses(const sglir_graph *g, sglir_id region, int64_t *out)
+{
+    for (int64_t i = 0; i < g->values.count; i++) out[i] = -1;
+    const sglir_region *at = region_at(g, region);
+    for (int64_t n = 0; n < at->nodes.count; n++) use_in_node(g, sglir_node_at(g, at->nodes.data[n]), n, out);
+    for (int64_t i = 0; i < at->results.count; i++) out[at->results.data[i]] = at->nodes.count;
+    if (region != 0) return;
+    for (int64_t i = 0; i < g->outputs.count; i++) out[g->outputs.data[i].value] = at->nodes.count;
+}
