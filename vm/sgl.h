@@ -112,6 +112,14 @@ SGL_API const char *sgl_error_message(const sgl_vm *vm);
 /* Asks a running sgl_train or sgl_generate on this VM to stop at the next step. Safe in a signal handler. */
 SGL_API void sgl_interrupt(sgl_vm *vm);
 
+/* For front ends and bindings: the VM's allocator, its message, its log, and a call when it closes. */
+SGL_API void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes);
+SGL_API sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...) SGL_PRINTF(3, 4); /* returns status */
+SGL_API void sgl_log(sgl_vm *vm, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
+/* Calls close(user) at the start of sgl_close, last registered first; sgl_off_close takes it back. */
+SGL_API sgl_status sgl_on_close(sgl_vm *vm, void (*close)(void *user), void *user);
+SGL_API void sgl_off_close(sgl_vm *vm, void (*close)(void *user), void *user);
+
 /* ---- graphs ------------------------------------------------------------------------------------------------- */
 
 typedef struct sgl_graph sgl_graph;
@@ -268,6 +276,65 @@ SGL_API void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t 
 /* Mean loss in nats per token of an interpolated order-`order` byte model counted on the training part, over the
  * held-out part: the yardstick that a small model's loss is printed beside. Only for format "bytes". */
 SGL_API sgl_status sgl_tokens_ngram_loss(sgl_tokens *tokens, int order, double *nats);
+
+/* ---- training and generation ---------------------------------------------------------------------------------- */
+
+/* What one step gave: the rank-0 fetches of the train program by name ("loss", "lr", "grad_norm", logged values). */
+typedef struct sgl_step_record {
+    int64_t step;  /* of the step just done, from 1 */
+    int64_t steps; /* asked for */
+    int64_t tokens; /* elements of the feed "tokens" in one step; 0 without one */
+    double step_ms;
+    int count;
+    const char *const *names;
+    const double *values;
+} sgl_step_record;
+
+typedef struct sgl_train_config {
+    sgl_program *train;
+    sgl_program *eval;  /* NULL: no evaluation */
+    sgl_tokens *tokens; /* fills the feeds "tokens" and "targets"; NULL: `feed` does */
+    /* Called before each step (evaluation: is_eval 1, cursor counts its batches; it returns NOT_FOUND past the last). */
+    sgl_status (*feed)(void *user, sgl_program *program, int64_t cursor, int is_eval);
+    void *user;
+    int64_t start_step; /* steps already done (from a checkpoint's meta); the data cursor of step s is s - 1 */
+    int64_t steps;      /* of the whole run */
+    int64_t stop_at;    /* leave after this step; 0: at `steps` */
+    uint64_t seed;      /* of dropout and other random ops */
+    int64_t eval_every, eval_batches; /* 0: only at the end / all of the held-out part */
+    int64_t save_every; /* 0: only at the end */
+    int keep;
+    const char *out;    /* folder of checkpoints; NULL: none are written */
+    const char *meta;   /* a JSON object kept in every checkpoint beside step and seed */
+    sgl_status (*on_step)(void *user, const sgl_step_record *record); /* may be NULL; a status other than OK stops */
+    sgl_status (*on_eval)(void *user, int64_t step, double loss, int64_t count);
+    sgl_status (*on_save)(void *user, int64_t step, const char *path);
+} sgl_train_config;
+
+/* Runs the loop. INTERRUPTED after sgl_interrupt: the step was finished and a checkpoint saved. */
+SGL_API sgl_status sgl_train(sgl_session *session, const sgl_train_config *config);
+
+typedef struct sgl_generate_config {
+    sgl_program *decode;   /* feeds: tokens i32[1, 1], position i64[]; fetch: logits [1, vocab] */
+    const int32_t *prompt; /* at least one token */
+    int64_t prompt_count;
+    int64_t count;         /* tokens to make */
+    double temperature;    /* 0: the likeliest */
+    int64_t top_k;         /* 0: all */
+    double top_p;          /* 1: all */
+    uint64_t seed;
+    sgl_status (*on_token)(void *user, int32_t token); /* each made token; a status other than OK stops */
+    void *user;
+} sgl_generate_config;
+SGL_API sgl_status sgl_generate(sgl_session *session, const sgl_generate_config *config);
+
+/* Arithmetic of one step of a program (2 per multiply-add of its products), and what a large product reaches on the
+ * session's device, measured once (about 30 ms) when first asked: the two halves of model-flops utilisation. */
+SGL_API double sgl_program_flops(const sgl_program *program);
+SGL_API sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s);
+/* Device bytes: states of the session, and what the program needs beside them. */
+SGL_API int64_t sgl_session_bytes(const sgl_session *session);
+SGL_API int64_t sgl_program_bytes(const sgl_program *program);
 
 /* ---- scripts (the Lua front end; built on this header alone) ------------------------------------------------- */
 

@@ -35,6 +35,8 @@ typedef struct sglexec_device_ops {
     sgl_status (*finish)(sglexec_device *device);
     /* What it is, for `sgl doctor`: one line or more, each ended by a newline. */
     sgl_status (*describe)(sglexec_device *device, sglcore_text *text);
+    /* Flops per second of a large f32 product, measured (about 30 ms, the first time). */
+    sgl_status (*peak_flops)(sglexec_device *device, double *flops_per_s);
 } sglexec_device_ops;
 
 extern const sglexec_device_ops sglexec_device_null; /* backend/null.c: plans everything, computes nothing */

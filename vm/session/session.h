@@ -1,0 +1,68 @@
+/* session.h -- the VM and the session from inside: who owns what, and in which order it goes.
+ *
+ * A VM owns everything made from it, in lists, so that sgl_close frees what a host forgot. A session owns one device, the
+ * state block with its layout, and its programs: training, evaluation and generation programs meet in the states that
+ * they name alike. */
+#ifndef SGLSESSION_SESSION_H
+#define SGLSESSION_SESSION_H
+
+#include <signal.h>
+
+#include "exec/device.h"
+#include "ir/ir.h"
+#include "passes/pass.h"
+#include "plan/plan.h"
+
+/* A link in one of the VM's lists; the first member of what is listed. */
+typedef struct sglsession_link {
+    struct sglsession_link *next, **at;
+} sglsession_link;
+
+typedef struct sglsession_hook {
+    sglsession_link link;
+    void (*close)(void *user);
+    void *user;
+} sglsession_hook;
+
+struct sgl_vm {
+    sglcore_env env;
+    int threads;
+    volatile sig_atomic_t interrupted;
+    sglsession_link *hooks, *graphs, *plans, *sessions, *tokens;
+    char *found_path, *found_meta; /* of sgl_checkpoint_find */
+};
+
+struct sgl_graph {
+    sglsession_link link;
+    sgl_vm *vm;
+    sglir_graph *ir;
+};
+
+struct sgl_plan {
+    sglsession_link link;
+    sgl_vm *vm;
+    sglplan plan;
+};
+
+struct sgl_program {
+    sglsession_link link;
+    sgl_session *session;
+    sglexec_program *program;
+    sglir_graph *placed;  /* the graph it was frozen from, for reports */
+    void *prepared;
+    void *arena, *io, *constants; /* device blocks of program->space_bytes */
+    int64_t steps_done;
+};
+
+struct sgl_session {
+    sglsession_link link;
+    sgl_vm *vm;
+    const sglexec_device_ops *ops;
+    sglexec_device *device;
+    sglir_graph *layout;  /* INPUT nodes with places, and members: where each state lives */
+    void *state;          /* device block */
+    int64_t state_bytes;
+    sglsession_link *programs;
+};
+
+#endif

@@ -1,0 +1,65 @@
+/* store.h -- what is on disk: safetensors files, checkpoints, token files. Knows no graph: tensors by name, dtype, dims.
+ *
+ * A checkpoint is a folder DIR/step-NNNNNNNN with one safetensors file per role (parameters.safetensors,
+ * states.safetensors) and manifest.json (jansson): format version, step, meta, and of each file its bytes and XXH3-128;
+ * of each tensor its name, dtype, shape and XXH3-128. It is written as DIR/.step-NNNNNNNN.partial, synced, read back and
+ * checked, then renamed: what carries the final name is complete. Everything read is checked before it is used. */
+#ifndef SGLSTORE_STORE_H
+#define SGLSTORE_STORE_H
+
+#include "core/core.h"
+#include "core/io.h"
+
+/* ---- safetensors --------------------------------------------------------------------------------------------- */
+
+/* One tensor to be written: `read` copies its bytes [offset, offset + bytes) so that a device need not hand out memory. */
+typedef struct sglstore_source {
+    const char *name;
+    sgl_type type;
+    uint8_t role; /* sgl_role: PARAMETER or STATE */
+    void *user;
+    sgl_status (*read)(void *user, int64_t offset, void *data, int64_t bytes);
+} sglstore_source;
+
+/* One tensor wanted back: `write` receives its bytes. */
+typedef struct sglstore_target {
+    const char *name;
+    sgl_type type;
+    uint8_t role;
+    void *user;
+    sgl_status (*write)(void *user, int64_t offset, const void *data, int64_t bytes);
+} sglstore_target;
+
+typedef struct sglstore_tensors sglstore_tensors; /* an open safetensors file */
+
+/* Header errors (length, JSON, dtype, overlapping or short data, duplicate names) name the file and the entry. */
+sgl_status sglstore_tensors_open(sglcore_env *env, const char *path, sglstore_tensors **file);
+void sglstore_tensors_close(sglstore_tensors *file);
+int64_t sglstore_tensors_count(const sglstore_tensors *file);
+/* In the order of their data. */
+const char *sglstore_tensors_entry(const sglstore_tensors *file, int64_t index, sgl_type *type, int64_t *offset, int64_t *bytes);
+sgl_status sglstore_tensors_read(sglstore_tensors *file, int64_t index, int64_t offset, void *data, int64_t bytes);
+/* Writes the file at `path` itself and syncs it (the caller has the folder renamed). hashes: one per source, may be NULL. */
+sgl_status sglstore_tensors_write(sglcore_env *env, const char *path, const sglstore_source *sources, int64_t count,
+                                  sglcore_hash *hashes);
+
+/* ---- checkpoints --------------------------------------------------------------------------------------------- */
+
+sgl_status sglstore_checkpoint_save(sglcore_env *env, const char *dir, int64_t step, const char *meta,
+                                    const sglstore_source *sources, int64_t count, int keep);
+/* The last complete checkpoint of `dir`, or `dir` itself. path and meta are freed by the caller with
+ * sglcore_free(env, x, strlen(x) + 1). A folder that has no manifest or a damaged one is passed over with a warning
+ * when an older complete one is there; with none, the error names the damage. */
+sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **path, char **meta, int64_t *step);
+/* Checks names, dtypes, shapes, sizes and every tensor's hash against manifest and targets, then, only when all is
+ * right, calls each target's write. Missing and extra entries are errors that name them. parameters_only: states in the
+ * file are no error and are not read. */
+sgl_status sglstore_checkpoint_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
+                                    bool parameters_only);
+
+/* ---- token files: the sgl_tokens_* functions of sgl.h, over an env --------------------------------------------- */
+
+sgl_status sglstore_tokens_open(sglcore_env *env, const sgl_tokens_config *config, sgl_tokens **tokens);
+/* sgl_tokens_free, _train, _eval, _sizes, _ngram_loss are defined in store/tokens.c as sgl.h declares them. */
+
+#endif
