@@ -150,21 +150,26 @@ static sgl_status grow_slots(sglcore_strings *strings)
 
 sgl_status sglcore_intern(sglcore_strings *strings, const char *text, size_t length, uint32_t *id)
 {
-    if (2 * (strings->entries.count + 1) > strings->slot_count) SGLCORE_TRY(grow_slots(strings));
     uint64_t hash = sglcore_hash_bytes(text, length).low;
-    uint32_t *slot = find_slot(strings, text, length, hash);
-    if (*slot == 0) {
-        if (strings->entries.count >= UINT32_MAX - 1) {
-            return sglcore_fail(strings->env, SGL_LIMIT, "more than %lld different strings",
-                                (long long)strings->entries.count);
-        }
-        SGLCORE_TRY(sglcore_vec_reserve(strings->env, &strings->entries, 1));
-        const char *copy = sglcore_arena_string(&strings->arena, text, length);
-        if (copy == NULL) return SGL_OUT_OF_MEMORY;
-        strings->entries.data[strings->entries.count++] = (interned){ copy, length, hash };
-        *slot = (uint32_t)strings->entries.count;
+    uint32_t *slot = strings->slot_count > 0 ? find_slot(strings, text, length, hash) : NULL;
+    if (slot != NULL && *slot != 0) {
+        *id = *slot - 1;
+        return SGL_OK;
     }
-    *id = *slot - 1;
+    int64_t count = strings->entries.count;
+    if (count >= UINT32_MAX - 1) {
+        return sglcore_fail(strings->env, SGL_LIMIT, "more than %lld different strings", (long long)count);
+    }
+    if (2 * (count + 1) > strings->slot_count) {
+        SGLCORE_TRY(grow_slots(strings));
+        slot = find_slot(strings, text, length, hash);
+    }
+    SGLCORE_TRY(sglcore_vec_reserve(strings->env, &strings->entries, 1));
+    const char *copy = sglcore_arena_string(&strings->arena, text, length);
+    if (copy == NULL) return SGL_OUT_OF_MEMORY;
+    strings->entries.data[strings->entries.count++] = (interned){ copy, length, hash };
+    *slot = (uint32_t)count + 1;
+    *id = (uint32_t)count;
     return SGL_OK;
 }
 

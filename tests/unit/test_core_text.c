@@ -1,0 +1,216 @@
+/* test_core_text.c -- growing texts, numbers in any locale, interned strings, nearest names, names of the tables. */
+#include "fault.h"
+
+#include <locale.h>
+#include <stdio.h>
+
+static void test_text(void **state)
+{
+    (void)state;
+    fault_heap heap = { 0 };
+    sglcore_env env = fault_env(&heap);
+    sglcore_text text = { 0 };
+    assert_int_equal(sglcore_text_bytes(&env, &text, NULL, 0), SGL_OK);
+    assert_int_equal(text.count, 0);
+    assert_int_equal(sglcore_text_add(&env, &text, "%s=%d", "rows", 12), SGL_OK);
+    assert_string_equal(text.data, "rows=12");
+    assert_int_equal(text.count, 7);
+    assert_int_equal(sglcore_text_bytes(&env, &text, " cols", 3), SGL_OK);
+    assert_string_equal(text.data, "rows=12 co");
+    for (int i = 0; i < 2000; i++) assert_int_equal(sglcore_text_add(&env, &text, "%d,", i % 10), SGL_OK);
+    assert_int_equal(text.count, 4010);
+    assert_int_equal(strlen(text.data), 4010);
+    assert_memory_equal(text.data + 10, "0,1,2,3,4,5,6,7,8,9,0,", 22);
+    assert_int_equal(sglcore_text_add(&env, &text, "%5000d", 1), SGL_OK);
+    assert_int_equal(text.count, 9010);
+    assert_int_equal(sglcore_text_bytes(&env, &text, "", SIZE_MAX), SGL_OUT_OF_MEMORY);
+    assert_int_equal(text.count, 9010);
+    sglcore_text_free(&env, &text);
+    assert_int_equal(heap.live_blocks, 0);
+}
+
+static void check_numbers(void)
+{
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglcore_text text = { 0 };
+    assert_int_equal(sglcore_text_add(&env, &text, "%.17g", 0.1), SGL_OK);
+    assert_string_equal(text.data, "0.10000000000000001");
+    char *end;
+    assert_true(sglcore_strtod(text.data, &end) == 0.1);
+    assert_int_equal(*end, '\0');
+    assert_true(sglcore_strtod("1,5", &end) == 1.0);
+    assert_string_equal(end, ",5");
+    sglcore_fail(&env, SGL_TYPE, "%.2f", 2.5);
+    assert_string_equal(env.message, "2.50");
+    sglcore_text_free(&env, &text);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    check_numbers();
+}
+
+/* A host that runs in a locale with a decimal comma: of the process, and of the thread. */
+static void test_numbers_in_a_locale_with_a_comma(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8", "es_ES.UTF-8" };
+    const char *found = NULL;
+    for (size_t i = 0; found == NULL && i < sizeof names / sizeof names[0]; i++) {
+        if (setlocale(LC_ALL, names[i]) != NULL) found = names[i];
+    }
+    if (found == NULL) skip(); /* this machine has no such locale */
+    char text[16];
+    snprintf(text, sizeof text, "%.1f", 0.5);
+    assert_string_equal(text, "0,5");
+    check_numbers();
+    snprintf(text, sizeof text, "%.1f", 0.5); /* the host's locale is as it was */
+    assert_string_equal(text, "0,5");
+    setlocale(LC_ALL, "C");
+
+    locale_t own = newlocale(LC_ALL_MASK, found, (locale_t)0), before = uselocale(own);
+    check_numbers();
+    assert_true(uselocale((locale_t)0) == own);
+    uselocale(before);
+    freelocale(own);
+}
+
+/* ---- interned strings --------------------------------------------------------------------------------------- */
+
+static void test_intern(void **state)
+{
+    (void)state;
+    fault_heap heap = { 0 };
+    sglcore_env env = fault_env(&heap);
+    sglcore_strings *strings;
+    uint32_t id, ids[3000];
+    assert_int_equal(sglcore_strings_new(&env, &strings), SGL_OK);
+    assert_string_equal(sglcore_string(strings, 0), "");
+    assert_int_equal(sglcore_intern(strings, "ignored", 0, &id), SGL_OK);
+    assert_int_equal(id, 0);
+    const char *first = NULL;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3000; i++) {
+            char name[32];
+            int length = snprintf(name, sizeof name, "blocks.%d.attn", i);
+            assert_int_equal(sglcore_intern(strings, name, (size_t)length, &id), SGL_OK);
+            if (round == 0) ids[i] = id;
+            assert_int_equal(id, ids[i]);
+            assert_int_equal(id, i + 1); /* in the order of first sight: the same in every run */
+            assert_string_equal(sglcore_string(strings, id), name);
+            if (first == NULL) first = sglcore_string(strings, id);
+        }
+    }
+    assert_ptr_equal(first, sglcore_string(strings, ids[0])); /* a text stays where it is */
+    assert_int_equal(sglcore_intern(strings, "blocks.1.attn", 6, &id), SGL_OK);
+    assert_string_equal(sglcore_string(strings, id), "blocks");
+    assert_int_equal(id, 3001);
+    uint32_t with_zero;
+    assert_int_equal(sglcore_intern(strings, "blocks\0x", 8, &with_zero), SGL_OK); /* bytes, not C strings */
+    assert_int_not_equal(with_zero, id);
+    sglcore_strings_free(strings);
+    sglcore_strings_free(NULL);
+    assert_int_equal(heap.live_blocks, 0);
+}
+
+static sgl_status texts_and_strings(sglcore_env *env, void *context)
+{
+    (void)context;
+    sglcore_strings *strings;
+    sglcore_text text = { 0 };
+    sgl_status status = sglcore_strings_new(env, &strings);
+    if (status != SGL_OK) assert_null(strings);
+    for (int i = 0; status == SGL_OK && i < 100; i++) {
+        status = sglcore_text_add(env, &text, "name %d", i);
+        uint32_t id = UINT32_MAX;
+        if (status == SGL_OK) status = sglcore_intern(strings, text.data, (size_t)text.count, &id);
+        if (status != SGL_OK) {
+            assert_int_equal(id, UINT32_MAX);
+            uint32_t empty; /* what was there before the failure still is, and needs no memory to be found */
+            assert_int_equal(sglcore_intern(strings, "", 0, &empty), SGL_OK);
+        }
+    }
+    sglcore_text_free(env, &text);
+    sglcore_strings_free(strings);
+    return status;
+}
+
+static void test_each_allocation_fails(void **state)
+{
+    (void)state;
+    assert_true(fault_each_allocation(texts_and_strings, NULL) > 5);
+}
+
+/* ---- nearest ------------------------------------------------------------------------------------------------ */
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "matmul", "rms_norm", "layer_norm", "softmax", "relu", "gelu", "exp", "log" };
+    static const char *const none[] = { "" };
+    const int count = sizeof names / sizeof names[0];
+    assert_string_equal(sglcore_nearest("matmull", names, count), "matmul");
+    assert_string_equal(sglcore_nearest("mamtul", names, count), "matmul");
+    assert_string_equal(sglcore_nearest("rmsnorm", names, count), "rms_norm");
+    assert_string_equal(sglcore_nearest("RMSNorm", names, count), "rms_norm");
+    assert_string_equal(sglcore_nearest("Softmax", names, count), "softmax");
+    assert_string_equal(sglcore_nearest("rleu", names, count), "relu"); /* a swap is one edit: nearer than gelu */
+    assert_string_equal(sglcore_nearest("gel", names, count), "gelu");
+    assert_string_equal(sglcore_nearest("elu", names, count), "relu"); /* the first of equals */
+    assert_string_equal(sglcore_nearest("exp2", names, count), "exp");
+    assert_null(sglcore_nearest("convolution", names, count));
+    assert_null(sglcore_nearest("xyz", names, count));
+    assert_null(sglcore_nearest("", names, count));
+    assert_null(sglcore_nearest("q", names, count));
+    assert_null(sglcore_nearest("ab", none, 1));
+    assert_null(sglcore_nearest("matmul", names, 0));
+    char longest[200];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    const char *const long_names[] = { longest };
+    assert_null(sglcore_nearest("aaaa", long_names, 1));
+    assert_null(sglcore_nearest(longest, names, count));
+}
+
+/* ---- names of the tables ------------------------------------------------------------------------------------ */
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_string_equal(sgl_status_name(SGL_OK), "OK");
+    assert_string_equal(sgl_status_name(SGL_OUT_OF_MEMORY), "OUT_OF_MEMORY");
+    assert_string_equal(sgl_status_text(SGL_OUT_OF_MEMORY), "an allocation failed");
+    assert_string_equal(sgl_status_name(SGL_INTERNAL), "INTERNAL");
+    assert_string_equal(sgl_status_name((sgl_status)99), "UNKNOWN");
+    assert_non_null(sgl_status_text((sgl_status)99));
+    assert_string_equal(sgl_version(), SGL_VERSION);
+    for (int i = 0; i < SGL_DTYPE_COUNT; i++) {
+        sgl_dtype dtype = SGL_DTYPE_COUNT;
+        assert_int_equal(sgl_dtype_from_name(sgl_dtype_name((sgl_dtype)i), &dtype), SGL_OK);
+        assert_int_equal(dtype, i);
+    }
+    sgl_dtype dtype = SGL_I4;
+    assert_string_equal(sgl_dtype_name(SGL_BF16), "bf16");
+    assert_string_equal(sgl_dtype_name(SGL_DTYPE_COUNT), "unknown");
+    assert_int_equal(sgl_dtype_from_name("float", &dtype), SGL_NOT_FOUND);
+    assert_int_equal(sgl_dtype_from_name("", &dtype), SGL_NOT_FOUND);
+    assert_int_equal(sgl_dtype_from_name(NULL, &dtype), SGL_INVALID_ARGUMENT);
+    assert_int_equal(sgl_dtype_from_name("f32", NULL), SGL_INVALID_ARGUMENT);
+    assert_int_equal(dtype, SGL_I4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_numbers_in_a_locale_with_a_comma),
+        cmocka_unit_test(test_intern),
+        cmocka_unit_test(test_each_allocation_fails),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests_name("core text", tests, NULL, NULL);
+}
