@@ -359,6 +359,19 @@ SGL_API void sgl_job_free(sgl_job *job);
  *   "decode" one generation step (NOT_FOUND when the model declares none) */
 SGL_API sgl_status sgl_job_graph(sgl_job *job, const char *which, sgl_graph **graph);
 SGL_API sgl_status sgl_job_plan(sgl_job *job, sgl_plan **plan);
+/* The data that the script declares with data.text or data.tokens, opened (owned by the VM); NOT_FOUND for other jobs. */
+SGL_API sgl_status sgl_job_tokens(sgl_job *job, sgl_tokens **tokens);
+/* For jobs whose data is a Lua function: calls it and feeds what it returns. Fits sgl_train_config.feed (user: the job).
+ * NOT_FOUND when it returns nil. */
+SGL_API sgl_status sgl_job_feed(void *job, sgl_program *program, int64_t cursor, int is_eval);
+/* A number that the job table gives ("steps", "eval_every", "save_every", "seed", ...); NOT_FOUND when it does not. */
+SGL_API sgl_status sgl_job_number(sgl_job *job, const char *key, double *value);
+/* What a checkpoint keeps so that generation needs the folder alone: a JSON object with the script's path and text and
+ * the settings. Owned by the job. */
+SGL_API sgl_status sgl_job_meta(sgl_job *job, const char **json);
+/* The fields of the script's sgl.config, in order: key, value as text, type ("integer", "number", "string", "boolean");
+ * *key is NULL past the end. */
+SGL_API sgl_status sgl_job_setting(sgl_job *job, int index, const char **key, const char **value, const char **type);
 
 #ifdef __cplusplus
 }
