@@ -1,0 +1,111 @@
+/* pipeline.c -- the passes as a picture and a list.
+ *
+ *   traced graph
+ *     simplify    constants, common subexpressions, dead nodes, algebra
+ *     autodiff    `grad` nodes become the backward graph
+ *     shard       layouts; today the micro axis: a loop over micro-batches, sums paid by `accumulate`
+ *     sections    parameters and states become ranges of few long sections
+ *     decompose   composites that the device does not run whole become primitives
+ *     simplify    once more, over what the passes made
+ *     fuse        nodes become kernels
+ *     schedule    the order that needs least memory
+ *     memory      every stored value gets its place
+ *   placed graph ──► exec/freeze
+ *
+ * Comes in: a traced graph, a plan, the session's layout. Goes out: a placed graph. After each pass the verifier looks
+ * at the result (debug builds, SGL_VERIFY=1), and SGL_DUMP writes the graph before and after into numbered files. Only
+ * here is a pass disabled, dumped or blamed. */
+#include <string.h>
+
+#include "core/io.h"
+#include "core/knob.h"
+#include "passes/pass.h"
+
+const sglpass sglpass_pipeline[] = {
+    { "simplify", sglpass_simplify, SGLIR_LOGICAL, true, "constants, common subexpressions, dead nodes, algebra" },
+    { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "expands grad nodes into the backward graph" },
+    { "shard", sglpass_shard, SGLIR_PER_RANK, false, "splits the batch over the micro axis into a loop" },
+    { "sections", sglpass_sections, SGLIR_PER_RANK, false, "gathers parameters and states into sections" },
+    { "decompose", sglpass_decompose, SGLIR_PER_RANK, false, "composites without a kernel of their own become primitives" },
+    { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "simplify over what the passes made" },
+    { "fuse", sglpass_fuse, SGLIR_FUSED, false, "groups nodes into kernels" },
+    { "schedule", sglpass_schedule, SGLIR_FUSED, true, "orders nodes so that few bytes live at once" },
+    { "memory", sglpass_memory, SGLIR_PLACED, false, "gives every stored value its place" },
+    { NULL, NULL, SGLIR_LOGICAL, false, NULL },
+};
+
+static sgl_status write_text(void *user, const char *data, size_t bytes)
+{
+    void **both = user; /* env, text */
+    return sglcore_text_bytes(both[0], both[1], data, bytes);
+}
+
+/* SGL_DUMP_DIR/07-fuse-train.before.txt */
+static sgl_status dump(const sglpass_context *context, int number, const char *pass, const char *when,
+                       const sglir_graph *g)
+{
+    sglcore_env *env = context->env;
+    const char *dir = sglcore_knob_text(SGLCORE_KNOB_DUMP_DIR);
+    sglcore_text text = { 0 }, path = { 0 };
+    void *both[] = { env, &text };
+    sgl_status status = sglir_print(g, write_text, both);
+    if (status == SGL_OK)
+        status = sglcore_text_add(env, &path, "%s/%02d-%s-%s.%s.txt", dir, number, pass, sglcore_string(g->strings, g->name),
+                                  when);
+    if (status == SGL_OK && env->io->make_dir(env->io->user, dir) != 0)
+        status = sglcore_fail(env, SGL_IO, "%s: cannot make the folder of SGL_DUMP", dir);
+    if (status == SGL_OK) status = sglcore_write_file(env, path.data, text.data, text.count);
+    sglcore_text_free(env, &text);
+    sglcore_text_free(env, &path);
+    return status;
+}
+
+static bool verifies(void)
+{
+#ifdef SGL_VERIFY_ALWAYS
+    return true;
+#else
+    return sglcore_knob_int(SGLCORE_KNOB_VERIFY) != 0;
+#endif
+}
+
+static sgl_status run_one(const sglpass_context *context, int number, const sglpass *pass, const sglir_graph *in,
+                          sglir_graph **out)
+{
+    bool dumps = sglcore_knob_lists(SGLCORE_KNOB_DUMP, pass->name);
+    if (dumps) SGLCORE_TRY(dump(context, number, pass->name, "before", in));
+    sgl_status status = pass->run(context, in, out);
+    if (status == SGL_OK && dumps) status = dump(context, number, pass->name, "after", *out);
+    if (status == SGL_OK && verifies()) {
+        status = sglir_verify(*out, pass->stage);
+        if (status != SGL_OK) status = sglcore_fail_at(context->env, status, "pass %s made a wrong graph", pass->name);
+    }
+    if (status != SGL_OK) {
+        sglir_graph_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out)
+{
+    const sglir_graph *now = in;
+    sglir_graph *made = NULL;
+    *out = NULL;
+    for (int i = 0; sglpass_pipeline[i].name; i++) {
+        const sglpass *pass = &sglpass_pipeline[i];
+        bool left_out = pass->optional && (sglplan_disables(context->plan, pass->name) ||
+                                           sglcore_knob_lists(SGLCORE_KNOB_DISABLE, pass->name));
+        if (!left_out) {
+            sglir_graph *next = NULL;
+            sgl_status status = run_one(context, i + 1, pass, now, &next);
+            sglir_graph_free(made);
+            if (status != SGL_OK) return status;
+            now = made = next;
+        }
+        if (until && strcmp(until, pass->name) == 0) break;
+    }
+    if (!made) return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "the plan leaves out every pass up to '%s'", until ? until : "");
+    *out = made;
+    return SGL_OK;
+}
