@@ -130,8 +130,9 @@ typedef struct sgl_value {
 
 typedef enum sgl_role {
     SGL_PARAMETER, /* learnt, lives in a session, shared by name between programs */
-    SGL_STATE,     /* kept between steps like a parameter (moments, caches, counters) */
-    SGL_FEED       /* given by the host before a step */
+    SGL_STATE,     /* kept between steps like a parameter (moments, counters), saved in checkpoints */
+    SGL_FEED,      /* given by the host before a step */
+    SGL_CACHE      /* kept between steps like a state, never saved (keys and values of a generation) */
 } sgl_role;
 
 /* An attribute of an op; which an op takes is a column of ops.def. */
