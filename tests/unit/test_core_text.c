@@ -52,9 +52,8 @@ static void test_numbers(void **state)
     check_numbers();
 }
 
-/* Makes a locale with a decimal comma in this folder, so that the test does not hang on what the machine has installed.
- * localedef comes with the C library, its
- * character maps with the package `locales`; its warnings about the categories that are left out are expected. */
+/* Makes a locale with a decimal comma in this folder. localedef comes with the C library, its character maps with the
+ * package `locales`; its warnings about the categories that are left out are expected. */
 static bool make_comma_locale(void)
 {
     FILE *source = fopen("comma.src", "w");
