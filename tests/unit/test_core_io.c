@@ -1,5 +1,5 @@
 /* test_core_io.c -- files: the POSIX table, whole files read and replaced, folders removed; every allocation and every
- * file operation failing in turn, once and for ever. Works in the folder it is started in. */
+ * file operation failing in turn, once and for ever. Started in an empty folder. */
 #include "fault.h"
 
 #include <stdio.h>
