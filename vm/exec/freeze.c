@@ -1,0 +1,297 @@
+/* freeze.c -- from a placed graph to a program.
+ *
+ * Comes in: a graph in which every stored value has its place. Goes out: blocks of instructions. Views (reshape, unpack)
+ * and inputs become nothing, constants become bytes, fused nodes become kernels (equal ones share one), and what the
+ * graph leaves implicit becomes a COPY: a loop's first carries, a yield or an update that was not made in its place. */
+#include <string.h>
+
+#include "exec/program.h"
+#include "plan/plan.h"
+
+typedef struct freezer {
+    sglcore_env *env;
+    const sglir_graph *g;
+    sglexec_program *p;
+    uint32_t *origins;   /* of g to those of p, UINT32_MAX while not taken over */
+    sglcore_map kernels; /* hash of a description to its number */
+} freezer;
+
+typedef SGLCORE_VEC(sglexec_instruction) instruction_list;
+
+static sgl_status freeze_region(freezer *f, sglir_id region, uint32_t block);
+
+static sgl_status take_string(freezer *f, uint32_t id, uint32_t *out)
+{
+    const char *text = sglcore_string(f->g->strings, id);
+    return sglcore_intern(f->p->strings, text, strlen(text), out);
+}
+
+static sgl_status take_origin(freezer *f, uint32_t origin, uint32_t *out)
+{
+    if (f->origins[origin] == UINT32_MAX) {
+        const sglir_origin *from = &f->g->origins.data[origin];
+        sglir_origin to = { .line = from->line };
+        SGLCORE_TRY(take_string(f, from->file, &to.file));
+        SGLCORE_TRY(take_string(f, from->scope, &to.scope));
+        SGLCORE_TRY(take_string(f, from->pass, &to.pass));
+        SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->origins, to));
+        f->origins[origin] = (uint32_t)f->p->origins.count - 1;
+    }
+    *out = f->origins[origin];
+    return SGL_OK;
+}
+
+static sglexec_operand operand_of(const sglir_graph *g, sglir_id value)
+{
+    const sglir_value *v = sglir_value_at(g, value);
+    sglexec_operand operand = { .space = v->space, .dtype = v->type.dtype, .rank = v->type.rank, .offset = v->offset };
+    memcpy(operand.dims, v->type.dims, sizeof operand.dims);
+    return operand;
+}
+
+static bool same_place(const sglir_graph *g, sglir_id a, sglir_id b)
+{
+    const sglir_value *x = sglir_value_at(g, a), *y = sglir_value_at(g, b);
+    return x->space == y->space && x->offset == y->offset;
+}
+
+static sgl_status push_operand(freezer *f, sglir_id value)
+{
+    if (sglir_value_at(f->g, value)->space == SGLIR_SPACE_NONE)
+        return sglcore_fail(f->env, SGL_INTERNAL, "freeze: value %u has no place after the memory pass", value);
+    return sglcore_vec_push(f->env, &f->p->operands, operand_of(f->g, value));
+}
+
+static sgl_status take_attrs(freezer *f, const sglir_node *node, sglexec_instruction *i)
+{
+    sglexec_program *p = f->p;
+    i->attr_first = (uint32_t)p->attrs.count;
+    i->attr_count = node->attr_count;
+    for (uint32_t a = 0; a < node->attr_count; a++) {
+        sglir_attr attr = f->g->attrs.data[node->attr_first + a];
+        uint32_t first = attr.as.first;
+        if (attr.kind == 's') SGLCORE_TRY(take_string(f, attr.as.string, &attr.as.string));
+        if (attr.kind == 'I') {
+            attr.as.first = (uint32_t)p->ints.count;
+            for (uint32_t k = 0; k < attr.count; k++)
+                SGLCORE_TRY(sglcore_vec_push(f->env, &p->ints, f->g->ints.data[first + k]));
+        }
+        if (attr.kind == 'F') {
+            attr.as.first = (uint32_t)p->floats.count;
+            for (uint32_t k = 0; k < attr.count; k++)
+                SGLCORE_TRY(sglcore_vec_push(f->env, &p->floats, f->g->floats.data[first + k]));
+        }
+        SGLCORE_TRY(sglcore_vec_push(f->env, &p->attrs, attr));
+    }
+    return SGL_OK;
+}
+
+static sgl_status take_kernel(freezer *f, sglir_id node, uint32_t *out)
+{
+    sglexec_kernel kernel = { 0 };
+    SGLCORE_TRY(sglexec_kernel_build(f->env, f->g, node, &kernel));
+    uint64_t known = 0;
+    if (sglcore_map_get(&f->kernels, kernel.hash, &known)) {
+        sglexec_kernel_free(f->env, &kernel);
+        *out = (uint32_t)known;
+        return SGL_OK;
+    }
+    sgl_status status = sglcore_vec_push(f->env, &f->p->kernels, kernel);
+    if (status != SGL_OK) {
+        sglexec_kernel_free(f->env, &kernel);
+        return status;
+    }
+    *out = (uint32_t)f->p->kernels.count - 1;
+    return sglcore_map_put(f->env, &f->kernels, kernel.hash, *out);
+}
+
+static sgl_status push_copy(freezer *f, instruction_list *list, sglir_id from, sglir_id to, uint32_t origin)
+{
+    if (same_place(f->g, from, to)) return SGL_OK;
+    sglexec_instruction copy = { .op = SGLIR_OP_COPY, .operand_first = (uint32_t)f->p->operands.count, .arg_count = 1,
+                                 .result_count = 1, .bytes = 2.0 * (double)sglir_bytes(sglir_type_of(f->g, from)) };
+    SGLCORE_TRY(push_operand(f, from));
+    SGLCORE_TRY(push_operand(f, to));
+    SGLCORE_TRY(take_origin(f, origin, &copy.origin));
+    return sglcore_vec_push(f->env, list, copy);
+}
+
+static sgl_status freeze_constant(freezer *f, const sglir_node *node)
+{
+    const sglir_value *v = sglir_value_at(f->g, node->out_first);
+    if (v->space != SGLIR_SPACE_CONST) return SGL_OK;
+    double value = sglir_attr_float(f->g, node, "value");
+    char *at = f->p->constants.data + v->offset;
+    switch ((sgl_dtype)v->type.dtype) {
+    case SGL_F64: memcpy(at, &value, sizeof value); return SGL_OK;
+    case SGL_F32: memcpy(at, &(float){ (float)value }, 4); return SGL_OK;
+    case SGL_I64: memcpy(at, &(int64_t){ (int64_t)value }, 8); return SGL_OK;
+    case SGL_I32: case SGL_U32: memcpy(at, &(int32_t){ (int32_t)(int64_t)value }, 4); return SGL_OK;
+    case SGL_I16: case SGL_U16: memcpy(at, &(int16_t){ (int16_t)(int64_t)value }, 2); return SGL_OK;
+    case SGL_I8: case SGL_U8: memcpy(at, &(int8_t){ (int8_t)(int64_t)value }, 1); return SGL_OK;
+    case SGL_BOOL: *at = value != 0; return SGL_OK;
+    default:
+        return sglcore_fail(f->env, SGL_UNSUPPORTED, "freeze: a constant of dtype %s outside a kernel",
+                            sgl_dtype_name((sgl_dtype)v->type.dtype));
+    }
+}
+
+/* The loop's carries live in the places of the region's parameters: first copied in, at the end of each turn replaced by
+ * the yields, after the last one read as the results. */
+static sgl_status freeze_scan(freezer *f, instruction_list *list, const sglir_node *node, sglexec_instruction *i)
+{
+    const sglir_region *body = &f->g->regions.data[node->region_first];
+    for (uint32_t c = 0; c < node->arg_count; c++)
+        SGLCORE_TRY(push_copy(f, list, sglir_arg(f->g, node, c), body->parameters.data[c + 1], node->origin));
+    i->operand_first = (uint32_t)f->p->operands.count;
+    i->arg_count = 1;
+    SGLCORE_TRY(push_operand(f, body->parameters.data[0]));
+    i->steps = sglir_attr_int(f->g, node, "steps");
+    i->block = (uint32_t)f->p->blocks.count;
+    SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->blocks, (sglexec_block){ 0 }));
+    SGLCORE_TRY(sglcore_vec_push(f->env, list, *i));
+    for (uint32_t c = 0; c < node->out_count; c++)
+        SGLCORE_TRY(push_copy(f, list, body->parameters.data[c + 1], node->out_first + c, node->origin));
+    return freeze_region(f, node->region_first, i->block);
+}
+
+static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(f->g, id);
+    if (node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK) return SGL_OK;
+    if (node->op == SGLIR_OP_CONSTANT) return freeze_constant(f, node);
+    sglplan_cost cost = sglplan_cost_of(f->g, id);
+    sglexec_instruction i = { .op = node->op, .work_offset = node->work_offset, .work_bytes = node->work_bytes,
+                              .flops = cost.flops, .bytes = cost.bytes };
+    f->p->flops += cost.flops;
+    f->p->bytes += cost.bytes;
+    SGLCORE_TRY(take_origin(f, node->origin, &i.origin));
+    if (node->op == SGLIR_OP_SCAN) return freeze_scan(f, list, node, &i);
+    i.operand_first = (uint32_t)f->p->operands.count;
+    i.arg_count = node->arg_count;
+    i.result_count = node->out_count;
+    for (uint32_t a = 0; a < node->arg_count; a++) SGLCORE_TRY(push_operand(f, sglir_arg(f->g, node, a)));
+    for (uint32_t r = 0; r < node->out_count; r++) SGLCORE_TRY(push_operand(f, node->out_first + r));
+    if (node->op == SGLIR_OP_FUSED) SGLCORE_TRY(take_kernel(f, id, &i.kernel));
+    SGLCORE_TRY(take_attrs(f, node, &i));
+    return sglcore_vec_push(f->env, list, i);
+}
+
+/* Copies that stand at the end of a region: yields into the carries' places, updates into the states' places. */
+static sgl_status freeze_end(freezer *f, instruction_list *list, sglir_id region)
+{
+    const sglir_region *r = &f->g->regions.data[region];
+    for (int64_t c = 0; c < r->results.count; c++)
+        SGLCORE_TRY(push_copy(f, list, r->results.data[c], r->parameters.data[c + 1], 0));
+    if (region != 0) return SGL_OK;
+    for (int64_t o = 0; o < f->g->outputs.count; o++) {
+        const sglir_output *output = &f->g->outputs.data[o];
+        if (output->role != SGLIR_UPDATE) continue;
+        for (int64_t n = 0; n < r->nodes.count; n++) {
+            const sglir_node *node = sglir_node_at(f->g, r->nodes.data[n]);
+            if (node->op != SGLIR_OP_INPUT) continue;
+            if (strcmp(sglir_attr_string(f->g, node, "name"), sglcore_string(f->g->strings, output->name)) != 0) continue;
+            SGLCORE_TRY(push_copy(f, list, output->value, node->out_first, node->origin));
+        }
+    }
+    return SGL_OK;
+}
+
+/* A block's instructions stand together in the program: they are gathered in a list of their own, since the blocks of
+ * the loops inside are laid down meanwhile. */
+static sgl_status freeze_region(freezer *f, sglir_id region, uint32_t block)
+{
+    instruction_list list = { 0 };
+    sgl_status status = SGL_OK;
+    const sglir_region *r = &f->g->regions.data[region];
+    for (int64_t n = 0; n < r->nodes.count && status == SGL_OK; n++) status = freeze_node(f, &list, r->nodes.data[n]);
+    if (status == SGL_OK) status = freeze_end(f, &list, region);
+    f->p->blocks.data[block] = (sglexec_block){ (uint32_t)f->p->instructions.count, (uint32_t)list.count };
+    for (int64_t i = 0; i < list.count && status == SGL_OK; i++)
+        status = sglcore_vec_push(f->env, &f->p->instructions, list.data[i]);
+    sglcore_vec_free(f->env, &list);
+    return status;
+}
+
+static bool is_section(const sglir_graph *g, const char *name)
+{
+    for (int64_t m = 0; m < g->members.count; m++)
+        if (strcmp(sglcore_string(g->strings, g->members.data[m].section), name) == 0) return true;
+    return false;
+}
+
+static sgl_status freeze_input(freezer *f, const sglir_node *node)
+{
+    const char *name = sglir_attr_string(f->g, node, "name");
+    sglexec_port port = { .role = (uint8_t)sglir_attr_int(f->g, node, "role"), .operand = operand_of(f->g, node->out_first) };
+    SGLCORE_TRY(sglcore_intern(f->p->strings, name, strlen(name), &port.name));
+    if (port.role == SGL_FEED) return sglcore_vec_push(f->env, &f->p->feeds, port);
+    if (!is_section(f->g, name)) return sglcore_vec_push(f->env, &f->p->states, port);
+    for (int64_t m = 0; m < f->g->members.count; m++) {
+        const sglir_member *member = &f->g->members.data[m];
+        if (strcmp(sglcore_string(f->g->strings, member->section), name) != 0) continue;
+        sglexec_port part = { .role = member->role, .operand = port.operand };
+        part.operand.rank = member->type.rank;
+        part.operand.dtype = member->type.dtype;
+        part.operand.offset += sglcore_dtype_bytes((sgl_dtype)member->type.dtype, member->offset);
+        memcpy(part.operand.dims, member->type.dims, sizeof part.operand.dims);
+        SGLCORE_TRY(take_string(f, member->name, &part.name));
+        SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->states, part));
+    }
+    return SGL_OK;
+}
+
+static sgl_status freeze_ports(freezer *f)
+{
+    const sglir_region *top = &f->g->regions.data[0];
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(f->g, top->nodes.data[n]);
+        if (node->op == SGLIR_OP_INPUT) SGLCORE_TRY(freeze_input(f, node));
+    }
+    for (int64_t o = 0; o < f->g->outputs.count; o++) {
+        const sglir_output *output = &f->g->outputs.data[o];
+        if (output->role != SGLIR_FETCH) continue;
+        sglexec_port port = { .role = 255, .operand = operand_of(f->g, output->value) };
+        SGLCORE_TRY(take_string(f, output->name, &port.name));
+        SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->fetches, port));
+    }
+    return SGL_OK;
+}
+
+static sgl_status freeze_all(freezer *f)
+{
+    sglexec_program *p = f->p;
+    SGLCORE_TRY(sglcore_strings_new(f->env, &p->strings));
+    SGLCORE_TRY(take_string(f, f->g->name, &p->name));
+    memcpy(p->space_bytes, f->g->space_bytes, sizeof p->space_bytes);
+    p->arena_lower_bound = f->g->arena_lower_bound;
+    int64_t constant_bytes = p->space_bytes[SGLIR_SPACE_CONST];
+    SGLCORE_TRY(sglcore_vec_reserve(f->env, &p->constants, constant_bytes));
+    if (constant_bytes) memset(p->constants.data, 0, (size_t)constant_bytes);
+    p->constants.count = constant_bytes;
+    SGLCORE_TRY(sglcore_vec_push(f->env, &p->blocks, (sglexec_block){ 0 }));
+    SGLCORE_TRY(freeze_ports(f));
+    return freeze_region(f, 0, 0);
+}
+
+sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program)
+{
+    *program = NULL;
+    size_t origin_bytes = (size_t)g->origins.count * sizeof(uint32_t);
+    freezer f = { .env = env, .g = g, .p = sglcore_alloc_zero(env, sizeof *f.p), .origins = sglcore_alloc(env, origin_bytes) };
+    sgl_status status = f.p && f.origins ? SGL_OK : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK) {
+        f.p->env = env;
+        memset(f.origins, 0xff, origin_bytes);
+        status = freeze_all(&f);
+    }
+    sglcore_map_free(env, &f.kernels);
+    sglcore_free(env, f.origins, origin_bytes);
+    if (status != SGL_OK) {
+        if (f.p && !f.p->env) f.p->env = env;
+        sglexec_program_free(f.p);
+        return status;
+    }
+    *program = f.p;
+    return SGL_OK;
+}

@@ -1,0 +1,136 @@
+/* program.c -- a program as an object: freeing it, reading attributes of its instructions, printing it.
+ *
+ * Comes in: what freeze.c made. Goes out: text, one line per instruction, and attribute values for backends. A program
+ * holds no addresses: every operand is a space and an offset. */
+#include <assert.h>
+#include <string.h>
+
+#include "exec/program.h"
+
+void sglexec_program_free(sglexec_program *program)
+{
+    if (!program) return;
+    sglcore_env *env = program->env;
+    for (int64_t i = 0; i < program->kernels.count; i++) sglexec_kernel_free(env, &program->kernels.data[i]);
+    sglcore_vec_free(env, &program->instructions);
+    sglcore_vec_free(env, &program->operands);
+    sglcore_vec_free(env, &program->attrs);
+    sglcore_vec_free(env, &program->ints);
+    sglcore_vec_free(env, &program->floats);
+    sglcore_vec_free(env, &program->kernels);
+    sglcore_vec_free(env, &program->blocks);
+    sglcore_vec_free(env, &program->feeds);
+    sglcore_vec_free(env, &program->fetches);
+    sglcore_vec_free(env, &program->states);
+    sglcore_vec_free(env, &program->origins);
+    sglcore_vec_free(env, &program->constants);
+    sglcore_strings_free(program->strings);
+    sglcore_free(env, program, sizeof *program);
+}
+
+/* The attribute stands where its name stands in the op's schema: "axis:i keep:b=0". */
+static const sglir_attr *attr_at(const sglexec_program *p, const sglexec_instruction *i, const char *name)
+{
+    size_t length = strlen(name);
+    uint32_t at = 0;
+    for (const char *s = sglir_ops[i->op].attrs; *s; at++) {
+        if (strncmp(s, name, length) == 0 && s[length] == ':') {
+            assert(at < i->attr_count);
+            return &p->attrs.data[i->attr_first + at];
+        }
+        s = strchr(s, ' ');
+        if (!s) break;
+        s++;
+    }
+    assert(!"the op's schema has no attribute of this name");
+    return NULL;
+}
+
+int64_t sglexec_attr_int(const sglexec_program *p, const sglexec_instruction *i, const char *name)
+{
+    return attr_at(p, i, name)->as.i;
+}
+
+double sglexec_attr_float(const sglexec_program *p, const sglexec_instruction *i, const char *name)
+{
+    return attr_at(p, i, name)->as.f;
+}
+
+const int64_t *sglexec_attr_ints(const sglexec_program *p, const sglexec_instruction *i, const char *name, int *count)
+{
+    const sglir_attr *attr = attr_at(p, i, name);
+    *count = (int)attr->count;
+    return attr->count ? &p->ints.data[attr->as.first] : NULL;
+}
+
+static const char *space_name(uint8_t space)
+{
+    static const char *const names[] = { "nowhere", "arena", "state", "io", "const" };
+    return names[space];
+}
+
+static sgl_status print_operand(sglcore_env *env, const sglexec_operand *o, sglcore_text *text)
+{
+    sglir_type type = sglir_type_make(o->dtype, o->rank, o->dims);
+    char shape[160];
+    return sglcore_text_add(env, text, "%s@%s+%lld", sglir_type_text(&type, shape, sizeof shape), space_name(o->space),
+                            (long long)o->offset);
+}
+
+static sgl_status print_origin(const sglexec_program *p, uint32_t origin, sglcore_text *text)
+{
+    const sglir_origin *o = &p->origins.data[origin];
+    if (!o->file) return SGL_OK;
+    SGLCORE_TRY(sglcore_text_add(p->env, text, "  ; %s:%d", sglcore_string(p->strings, o->file), o->line));
+    if (o->scope) SGLCORE_TRY(sglcore_text_add(p->env, text, " %s", sglcore_string(p->strings, o->scope)));
+    if (o->pass) SGLCORE_TRY(sglcore_text_add(p->env, text, " (%s)", sglcore_string(p->strings, o->pass)));
+    return SGL_OK;
+}
+
+static sgl_status print_block(const sglexec_program *p, uint32_t block, int depth, sglcore_text *text)
+{
+    const sglexec_block *b = &p->blocks.data[block];
+    for (uint32_t n = b->first; n < b->first + b->count; n++) {
+        const sglexec_instruction *i = &p->instructions.data[n];
+        SGLCORE_TRY(sglcore_text_add(p->env, text, "%*s%5u  %s", depth * 2, "", n, sglir_ops[i->op].name));
+        if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, text, " kernel %u", i->kernel));
+        if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(sglcore_text_add(p->env, text, " %lld times", (long long)i->steps));
+        for (uint32_t a = 0; a < i->arg_count + i->result_count; a++) {
+            SGLCORE_TRY(sglcore_text_add(p->env, text, a == i->arg_count ? " -> " : " "));
+            SGLCORE_TRY(print_operand(p->env, &p->operands.data[i->operand_first + a], text));
+        }
+        if (i->work_bytes) {
+            SGLCORE_TRY(sglcore_text_add(p->env, text, " work %lld@arena+%lld", (long long)i->work_bytes,
+                                         (long long)i->work_offset));
+        }
+        SGLCORE_TRY(print_origin(p, i->origin, text));
+        SGLCORE_TRY(sglcore_text_add(p->env, text, "\n"));
+        if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(print_block(p, i->block, depth + 1, text));
+    }
+    return SGL_OK;
+}
+
+static sgl_status print_ports(const sglexec_program *p, const char *word, const sglexec_port *ports, int64_t count,
+                              sglcore_text *text)
+{
+    for (int64_t i = 0; i < count; i++) {
+        SGLCORE_TRY(sglcore_text_add(p->env, text, "%s \"%s\" ", word, sglcore_string(p->strings, ports[i].name)));
+        SGLCORE_TRY(print_operand(p->env, &ports[i].operand, text));
+        SGLCORE_TRY(sglcore_text_add(p->env, text, "\n"));
+    }
+    return SGL_OK;
+}
+
+sgl_status sglexec_program_print(const sglexec_program *program, sglcore_text *text)
+{
+    SGLCORE_TRY(sglcore_text_add(program->env, text, "program \"%s\": %lld instructions, %lld kernels, arena %lld, state %lld, io %lld, const %lld bytes\n",
+                                 sglcore_string(program->strings, program->name), (long long)program->instructions.count,
+                                 (long long)program->kernels.count, (long long)program->space_bytes[SGLIR_SPACE_ARENA],
+                                 (long long)program->space_bytes[SGLIR_SPACE_STATE],
+                                 (long long)program->space_bytes[SGLIR_SPACE_IO],
+                                 (long long)program->space_bytes[SGLIR_SPACE_CONST]));
+    SGLCORE_TRY(print_ports(program, "feed", program->feeds.data, program->feeds.count, text));
+    SGLCORE_TRY(print_ports(program, "fetch", program->fetches.data, program->fetches.count, text));
+    SGLCORE_TRY(print_ports(program, "state", program->states.data, program->states.count, text));
+    return print_block(program, 0, 0, text);
+}
