@@ -21,27 +21,32 @@ typedef enum sglir_axis {
 #define SGLIR_AXIS_ENUM(name, text) SGLIR_AXIS_##name,
     SGLIR_AXIS_MAP(SGLIR_AXIS_ENUM)
 #undef SGLIR_AXIS_ENUM
-    SGLIR_AXIS_COUNT
+        SGLIR_AXIS_COUNT
 } sglir_axis;
 
 /* What a value is and what is still owed on it. Two types are equal when all fields are. */
 typedef struct sglir_type {
-    uint8_t dtype;    /* sgl_dtype */
-    uint8_t rank;     /* 0 .. SGL_MAX_RANK */
-    uint8_t scaled;   /* 1: carries a loss scale not yet removed */
-    uint8_t partial;  /* bit per axis: a sum over that axis not yet taken */
-    int8_t sharded[8]; /* per axis: the dimension split over it, or -1 */
+    uint8_t dtype;              /* sgl_dtype */
+    uint8_t rank;               /* 0 .. SGL_MAX_RANK */
+    uint8_t scaled;             /* 1: carries a loss scale not yet removed */
+    uint8_t partial;            /* bit per axis: a sum over that axis not yet taken */
+    int8_t sharded[8];          /* per axis: the dimension split over it, or -1 */
     int64_t dims[SGL_MAX_RANK]; /* beyond rank: 0 */
 } sglir_type;
+
+#define SGLIR_TYPE_TEXT 512
 
 /* A whole (unsharded, nothing owed) type. */
 sglir_type sglir_type_make(sgl_dtype dtype, int rank, const int64_t *dims);
 bool sglir_type_equal(const sglir_type *a, const sglir_type *b);
 bool sglir_same_shape(const sglir_type *a, const sglir_type *b); /* rank and dims only */
-int64_t sglir_elements(const sglir_type *type);
-int64_t sglir_bytes(const sglir_type *type); /* of the dense row-major form */
-/* "f32[16,256]", with owed parts "f32[4,8]{dp:0,partial(tp),scaled}"; returns text. */
+int64_t sglir_elements(const sglir_type *type); /* -1 when it overflows; no value of a graph has such a type */
+int64_t sglir_bytes(const sglir_type *type);    /* of the dense row-major form; -1 when it overflows */
+/* "f32[16,256]", with owed parts "f32[4,8]{dp:0,partial(tp),partial(micro),scaled}": first what is sharded, then what
+ * is partial, in the order of the axes. Returns text; SGLIR_TYPE_TEXT bytes hold any type. */
 const char *sglir_type_text(const sglir_type *type, char *text, size_t size);
+const char *sglir_shape_text(const sglir_type *type, char *text, size_t size); /* "[16,256]" */
+const char *sglir_axis_name(int axis);
 
 /* ---- ops ---------------------------------------------------------------------------------------------------- */
 
@@ -52,15 +57,15 @@ typedef enum sglir_op {
     SGLIR_OP_COUNT
 } sglir_op;
 
-enum { /* flags, a column of ops.def */
-    SGLIR_ELEMENTWISE = 1, /* one result element from the argument elements at the same place */
-    SGLIR_REDUCTION = 2,
-    SGLIR_MOVEMENT = 4,    /* elements change place, not value */
-    SGLIR_GENERATOR = 8,   /* no tensor argument decides its values: iota, constant, random */
-    SGLIR_COMPOSITE = 16,  /* has a decomposition into primitives */
-    SGLIR_REGION = 32,     /* holds regions */
-    SGLIR_EFFECT = 64,     /* never removed, never merged */
-    SGLIR_COMMUTES = 128   /* binary and commutative: arguments may be ordered for CSE */
+enum {                        /* flags, a column of ops.def */
+       SGLIR_ELEMENTWISE = 1, /* one result element from the argument elements at the same place */
+       SGLIR_REDUCTION = 2,
+       SGLIR_MOVEMENT = 4,   /* elements change place, not value */
+       SGLIR_GENERATOR = 8,  /* no tensor argument decides its values: iota, constant, random */
+       SGLIR_COMPOSITE = 16, /* has a decomposition into primitives */
+       SGLIR_REGION = 32,    /* holds regions */
+       SGLIR_EFFECT = 64,    /* never removed, never merged */
+       SGLIR_COMMUTES = 128  /* binary and commutative: arguments may be ordered for CSE */
 };
 
 typedef struct sglir_op_row {
@@ -68,9 +73,10 @@ typedef struct sglir_op_row {
     int minimum, maximum; /* arguments; maximum -1: any number */
     int results;          /* -1: as many as its rule says */
     uint32_t flags;
-    const char *linear;   /* arguments in which it is linear: "" none, "0" one, "01" jointly, "0|1" each by itself, "*" all jointly */
-    const char *attrs;    /* schema: "axis:i keep:b=0 eps:f=1e-5 axes:I name:s to:t values:F", in this order on the node */
-    const char *help;     /* its meaning, as a formula */
+    const char *
+        linear; /* arguments in which it is linear: "" none, "0" one, "01" jointly, "0|1" each by itself, "*" all jointly */
+    const char *attrs; /* schema: "axis:i keep:b=0 eps:f=1e-5 axes:I name:s to:t values:F", in this order on the node */
+    const char *help;  /* its meaning, as a formula */
 } sglir_op_row;
 extern const sglir_op_row sglir_ops[SGLIR_OP_COUNT];
 /* SGLIR_OP_COUNT when there is none. */
@@ -81,12 +87,13 @@ sglir_op sglir_op_find(const char *name);
 /* On a node: one per entry of the op's schema, in its order. */
 typedef struct sglir_attr {
     char kind;      /* i b f s t I F, as in the schema */
+    uint32_t name;  /* interned */
     uint32_t count; /* of a list */
     union {
-        int64_t i;      /* i, b, t (dtype) */
-        double f;       /* f */
+        int64_t i;       /* i, b, t (dtype) */
+        double f;        /* f */
         uint32_t string; /* s: interned */
-        uint32_t first; /* I: into graph->ints; F: into graph->floats */
+        uint32_t first;  /* I: into graph->ints; F: into graph->floats */
     } as;
 } sglir_attr;
 
@@ -110,11 +117,11 @@ typedef struct sglir_named {
 
 /* Where a value lives once `memory` has run. */
 typedef enum sglir_space {
-    SGLIR_SPACE_NONE,   /* not placed (yet), or never stored: inside a kernel */
-    SGLIR_SPACE_ARENA,  /* transient, shared over time */
-    SGLIR_SPACE_STATE,  /* the session's block of sections */
-    SGLIR_SPACE_IO,     /* feeds and fetches */
-    SGLIR_SPACE_CONST   /* constants of the program */
+    SGLIR_SPACE_NONE,  /* not placed (yet), or never stored: inside a kernel */
+    SGLIR_SPACE_ARENA, /* transient, shared over time */
+    SGLIR_SPACE_STATE, /* the session's block of sections */
+    SGLIR_SPACE_IO,    /* feeds and fetches */
+    SGLIR_SPACE_CONST  /* constants of the program */
 } sglir_space;
 
 typedef struct sglir_value {
@@ -128,16 +135,16 @@ typedef struct sglir_value {
 
 typedef struct sglir_node {
     uint16_t op;
-    uint16_t epoch;                     /* of a recomputed clone; nodes of different epochs never merge */
-    uint32_t arg_first, arg_count;      /* graph->args */
-    sglir_id out_first;                 /* results are consecutive values */
+    uint16_t epoch;                /* of a recomputed clone; nodes of different epochs never merge */
+    uint32_t arg_first, arg_count; /* graph->args */
+    sglir_id out_first;            /* results are consecutive values */
     uint32_t out_count;
-    uint32_t attr_first, attr_count;    /* graph->attrs, the op's schema order */
-    sglir_id region_first;              /* regions are consecutive */
+    uint32_t attr_first, attr_count; /* graph->attrs, the op's schema order */
+    sglir_id region_first;           /* regions are consecutive */
     uint32_t region_count;
-    sglir_id region;                    /* in which it stands */
-    uint32_t origin;                    /* graph->origins */
-    int64_t work_offset, work_bytes;    /* workspace in the arena, after `memory` */
+    sglir_id region;                 /* in which it stands */
+    uint32_t origin;                 /* graph->origins */
+    int64_t work_offset, work_bytes; /* workspace in the arena, after `memory` */
 } sglir_node;
 
 typedef struct sglir_region {
@@ -167,8 +174,8 @@ typedef struct sglir_output {
 typedef struct sglir_member {
     uint32_t section; /* interned name of the section's INPUT */
     uint32_t name;
-    uint8_t role;     /* sgl_role */
-    int64_t offset;   /* elements from the section's start */
+    uint8_t role;   /* sgl_role */
+    int64_t offset; /* elements from the section's start */
     sglir_type type;
 } sglir_member;
 
@@ -187,15 +194,18 @@ typedef struct sglir_graph {
     SGLCORE_VEC(sglir_origin) origins; /* [0] is "nowhere" */
     SGLCORE_VEC(sglir_output) outputs;
     SGLCORE_VEC(sglir_member) members;
-    int64_t space_bytes[5];            /* per sglir_space, after `memory` */
-    int64_t arena_lower_bound;         /* largest sum of live bytes, after `memory` */
-    SGLCORE_VEC(sglir_id) open;        /* stack of regions being built */
-    uint32_t origin;                   /* of the nodes that are emitted now */
+    sglcore_map names;          /* { name, 0 }: the INPUT of that name; { name, 1 + role }: the output */
+    int64_t space_bytes[5];     /* per sglir_space, after `memory` */
+    int64_t arena_lower_bound;  /* largest sum of live bytes, after `memory` */
+    SGLCORE_VEC(sglir_id) open; /* stack of regions being built */
+    uint32_t origin;            /* of the nodes that are emitted now */
 } sglir_graph;
 
 sgl_status sglir_graph_new(sglcore_env *env, const char *name, sglir_graph **graph);
 void sglir_graph_free(sglir_graph *graph); /* NULL is allowed */
 sgl_status sglir_status(const sglir_graph *graph);
+/* The value of the INPUT of that name, SGLIR_NONE when there is none. */
+sglir_id sglir_input_find(const sglir_graph *graph, const char *name);
 
 /* ---- building ----------------------------------------------------------------------------------------------- */
 
@@ -204,13 +214,16 @@ sgl_status sglir_status(const sglir_graph *graph);
  * "llama.lua:42: matmul: inner dimensions differ: [32,512] x [768,64]". */
 sglir_id sglir_emit(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_count, const sglir_named *attrs,
                     int attr_count, sglir_id *out);
-/* The same for ops with regions that were closed by sglir_region_end just before. */
+/* The same for ops with regions that were closed by sglir_region_end just before. Types of region parameters and results
+ * are taken as they are, owed parts included. */
 sglir_id sglir_emit_regions(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_count, const sglir_named *attrs,
                             int attr_count, const sglir_id *regions, int region_count, sglir_id *out);
 sglir_id sglir_region_begin(sglir_graph *g, const sglir_type *parameters, int count, sglir_id *parameter_ids);
 void sglir_region_end(sglir_graph *g, const sglir_id *results, int count);
 
-/* Broadcasts (NumPy) and promotes (JAX) the arguments of an elementwise op first; other ops as sglir_emit. */
+/* The user's door: broadcasts (NumPy) and promotes (JAX, table in build.c) the arguments of an elementwise op first, by
+ * BROADCAST and CAST nodes; counts negative axes from the end, fills in one -1 of reshape's dims, takes all axes where a
+ * reduction names none. Other ops as sglir_emit. */
 sglir_id sglir_build(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_count, const sglir_named *attrs,
                      int attr_count, sglir_id *out);
 
@@ -221,10 +234,11 @@ void sglir_output_add(sglir_graph *g, sglir_output_role role, const char *name, 
 void sglir_set_origin(sglir_graph *g, const char *file, int line, const char *scope, const char *pass);
 void sglir_set_origin_of(sglir_graph *g, const sglir_origin *origin, const sglir_graph *from); /* strings re-interned */
 sgl_status sglir_fail_node(sglir_graph *g, sglir_id node, sgl_status status, const char *format, ...) SGL_PRINTF(4, 5);
-sgl_status sglir_fail_here(sglir_graph *g, const char *op, const char *format, ...) SGL_PRINTF(3, 4); /* TYPE at the current origin */
+sgl_status sglir_fail_here(sglir_graph *g, const char *op, const char *format, ...)
+    SGL_PRINTF(3, 4); /* TYPE at the current origin */
 
 /* Formulas. Elementwise ones broadcast and promote, as sglir_build; `like` gives dtype and shape. */
-sglir_id sglir_constant(sglir_graph *g, sgl_dtype dtype, double value); /* rank 0 */
+sglir_id sglir_constant(sglir_graph *g, sgl_dtype dtype, double value);    /* rank 0 */
 sglir_id sglir_constant_like(sglir_graph *g, sglir_id like, double value); /* broadcast to its shape */
 sglir_id sglir_unary(sglir_graph *g, sglir_op op, sglir_id x);
 sglir_id sglir_binary(sglir_graph *g, sglir_op op, sglir_id a, sglir_id b);
@@ -251,7 +265,10 @@ sglir_id sglir_dot(sglir_graph *g, sglir_id a, sglir_id b, int batch, const int6
 
 static inline const sglir_node *sglir_node_at(const sglir_graph *g, sglir_id node) { return &g->nodes.data[node]; }
 static inline const sglir_value *sglir_value_at(const sglir_graph *g, sglir_id value) { return &g->values.data[value]; }
-static inline const sglir_type *sglir_type_of(const sglir_graph *g, sglir_id value) { return &g->values.data[value].type; }
+static inline const sglir_type *sglir_type_of(const sglir_graph *g, sglir_id value)
+{
+    return &g->values.data[value].type;
+}
 static inline sglir_id sglir_arg(const sglir_graph *g, const sglir_node *node, uint32_t i)
 {
     return g->args.data[node->arg_first + i];
@@ -279,9 +296,9 @@ bool sglir_constant_value(const sglir_graph *g, sglir_id value, double *out);
 typedef struct sglir_labels {
     int8_t args[16][SGL_MAX_RANK];
     int8_t results[8][SGL_MAX_RANK];
-    int count;           /* of labels */
-    uint32_t summed;     /* bit per label: contracted by a sum when split (dot, reduce_sum) */
-    uint32_t refused;    /* bit per label: cannot be split at all */
+    int count;        /* of labels */
+    uint32_t summed;  /* bit per label: contracted by a sum when split (dot, reduce_sum) */
+    uint32_t refused; /* bit per label: cannot be split at all */
 } sglir_labels;
 /* False for ops with more than 16 arguments (pack, concat: handled by their callers) or none that makes sense. */
 bool sglir_labels_of(const sglir_graph *g, const sglir_node *node, sglir_labels *labels);
@@ -303,9 +320,9 @@ void sglir_last_uses(const sglir_graph *g, sglir_id region, int64_t *out);
 typedef struct sglir_rewrite {
     const sglir_graph *from;
     sglir_graph *to;
-    sglir_id *map;      /* from-value to to-value, SGLIR_NONE while not made; from->values.count entries */
+    sglir_id *map; /* from-value to to-value, SGLIR_NONE while not made; from->values.count entries */
     void *user;
-    const char *pass;   /* named in the origins of what rules emit */
+    const char *pass; /* named in the origins of what rules emit */
 } sglir_rewrite;
 
 /* A rule looks at one node of `from`. It returns false to have the node copied as it is, or true after it has put the
@@ -319,8 +336,10 @@ sgl_status sglir_rewrite_graph(sglcore_env *env, const sglir_graph *from, const 
 /* For rules: copies one node with mapped arguments; results go into the map. */
 void sglir_copy_node(sglir_rewrite *rewrite, sglir_id node);
 /* For rules and passes of their own walk: a rewrite over an empty new graph, and the copy of outputs and members. */
-sgl_status sglir_rewrite_begin(sglcore_env *env, const sglir_graph *from, const char *pass, void *user, sglir_rewrite *rewrite);
-sgl_status sglir_rewrite_end(sglir_rewrite *rewrite, bool copy_outputs, sglir_graph **to); /* frees the map; NULL on failure */
+sgl_status sglir_rewrite_begin(sglcore_env *env, const sglir_graph *from, const char *pass, void *user,
+                               sglir_rewrite *rewrite);
+sgl_status sglir_rewrite_end(sglir_rewrite *rewrite, bool copy_outputs,
+                             sglir_graph **to); /* frees the map; NULL on failure */
 
 /* ---- composites ----------------------------------------------------------------------------------------------- */
 

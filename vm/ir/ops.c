@@ -1,0 +1,77 @@
+/* ops.c -- the op table in memory, expanded from ops.def, and the reading of its attribute schemas.
+ *
+ * In: ops.def. Out: sglir_ops, the infer and compose columns, names to ops. Odd invariant: a schema is checked nowhere at
+ * run time; a test walks all rows. */
+#include <string.h>
+
+#include "ir/infer.h"
+
+const sglir_op_row sglir_ops[SGLIR_OP_COUNT] = {
+#define SGLIR_OP(NAME, text, minimum, maximum, results, flags, linear, attrs, infer, compose, vjp, labels, cost, help) \
+    [SGLIR_OP_##NAME] = { text, minimum, maximum, results, flags, linear, attrs, help },
+#include "ir/ops.def"
+#undef SGLIR_OP
+};
+
+sglir_op sglir_op_find(const char *name)
+{
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) {
+        if (strcmp(sglir_ops[op].name, name) == 0) return (sglir_op)op;
+    }
+    return SGLIR_OP_COUNT;
+}
+
+sglir_infer_fn sglir_infer_rule(sglir_op op)
+{
+    static const sglir_infer_fn rules[SGLIR_OP_COUNT] = {
+#define SGLIR_OP(NAME, text, minimum, maximum, results, flags, linear, attrs, infer, ...)                              \
+    [SGLIR_OP_##NAME] = sglir_infer_##infer,
+#include "ir/ops.def"
+#undef SGLIR_OP
+    };
+    return rules[op];
+}
+
+/* ---- composites ----------------------------------------------------------------------------------------------- */
+
+#define SGLIR_OP(NAME, text, minimum, maximum, results, flags, linear, attrs, infer, compose, ...)                     \
+    void sglir_compose_##compose(sglir_graph *g, const sglir_graph *from, const sglir_node *node,                      \
+                                 const sglir_id *args, sglir_id *results_out);
+#include "ir/ops.def"
+#undef SGLIR_OP
+
+/* Stands in the table for primitives; never handed out. */
+void sglir_compose_none(sglir_graph *g, const sglir_graph *from, const sglir_node *node, const sglir_id *args,
+                        sglir_id *results_out)
+{
+    (void)from, (void)args, (void)results_out;
+    sglir_fail_here(g, sglir_ops[node->op].name, "is a primitive and has no decomposition");
+}
+
+sglir_compose_fn sglir_compose_rule(sglir_op op)
+{
+    static const sglir_compose_fn rules[SGLIR_OP_COUNT] = {
+#define SGLIR_OP(NAME, text, minimum, maximum, results, flags, linear, attrs, infer, compose, ...)                     \
+    [SGLIR_OP_##NAME] = sglir_compose_##compose,
+#include "ir/ops.def"
+#undef SGLIR_OP
+    };
+    return rules[op] == sglir_compose_none ? NULL : rules[op];
+}
+
+/* ---- schemas -------------------------------------------------------------------------------------------------- */
+
+bool sglir_schema_next(const char **at, sglir_schema_entry *entry)
+{
+    const char *text = *at + strspn(*at, " ");
+    if (*text == '\0') return false;
+    const char *end = text + strcspn(text, " ");
+    const char *colon = text + strcspn(text, ":");
+    *entry = (sglir_schema_entry){ .name = text, .name_length = (int)(colon - text), .kind = colon[1] };
+    if (colon[2] == '=') {
+        entry->value = colon + 3;
+        entry->value_length = (int)(end - entry->value);
+    }
+    *at = end;
+    return true;
+}
