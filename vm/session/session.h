@@ -12,6 +12,7 @@
 #include "ir/ir.h"
 #include "passes/pass.h"
 #include "plan/plan.h"
+#include "store/store.h"
 
 /* A link in one of the VM's lists; the first member of what is listed. */
 typedef struct sglsession_link {
@@ -44,6 +45,14 @@ struct sgl_plan {
     sglplan plan;
 };
 
+struct sgl_tokens {
+    sglsession_link link;
+    sgl_vm *vm;
+    sglstore_tokens *tokens;
+    int32_t *inputs, *targets; /* of one batch, for sgl_train */
+    int64_t buffer_bytes;
+};
+
 struct sgl_program {
     sglsession_link link;
     sgl_session *session;
@@ -64,5 +73,18 @@ struct sgl_session {
     int64_t state_bytes;
     sglsession_link *programs;
 };
+
+void sglsession_link_in(sglsession_link **list, sglsession_link *link);
+void sglsession_link_out(sglsession_link *link);
+
+/* Every parameter, state and cache of the session by name: where it lies in the state block. Returns false past the end. */
+typedef struct sglsession_state {
+    const char *name;
+    sgl_role role;
+    sgl_type type;
+    int64_t offset, bytes; /* in the state block */
+} sglsession_state;
+bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state);
+bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state);
 
 #endif

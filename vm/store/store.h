@@ -57,9 +57,20 @@ sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **pa
 sgl_status sglstore_checkpoint_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
                                     bool parameters_only);
 
-/* ---- token files: the sgl_tokens_* functions of sgl.h, over an env --------------------------------------------- */
+/* ---- token files ----------------------------------------------------------------------------------------------- */
 
-sgl_status sglstore_tokens_open(sglcore_env *env, const sgl_tokens_config *config, sgl_tokens **tokens);
-/* sgl_tokens_free, _train, _eval, _sizes, _ngram_loss are defined in store/tokens.c as sgl.h declares them. */
+/* Memory-mapped tokens and their windows; what each call means stands at sgl_tokens_* in sgl.h. */
+typedef struct sglstore_tokens sglstore_tokens;
+sgl_status sglstore_tokens_open(sglcore_env *env, const sgl_tokens_config *config, sglstore_tokens **tokens);
+void sglstore_tokens_free(sglstore_tokens *tokens);
+sgl_status sglstore_tokens_train(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
+sgl_status sglstore_tokens_eval(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
+typedef struct sglstore_tokens_sizes {
+    int64_t train, held_out;              /* tokens */
+    int64_t train_batches, eval_batches;  /* whole batches of an epoch, of the held-out part */
+    int64_t batch, seq;
+} sglstore_tokens_sizes;
+sglstore_tokens_sizes sglstore_tokens_sizes_of(const sglstore_tokens *tokens);
+sgl_status sglstore_tokens_ngram_loss(sglstore_tokens *tokens, int order, double *nats);
 
 #endif

@@ -1,0 +1,399 @@
+/* sgl.c -- the public C API: checks arguments, calls one room. VM, graphs and plans stand here; sessions, training and
+ * reports behind session/, token files behind store/, scripts behind the front end.
+ *
+ * Comes in: a host's call. Goes out: a status, with the message in the VM. What a VM owns stands in its lists, so that
+ * sgl_close frees whatever a host forgot. */
+#include <string.h>
+
+#include "core/knob.h"
+#include "session/session.h"
+
+/* ---- lists of what a VM owns ---------------------------------------------------------------------------------- */
+
+void sglsession_link_in(sglsession_link **list, sglsession_link *link)
+{
+    link->next = *list;
+    link->at = list;
+    if (*list) (*list)->at = &link->next;
+    *list = link;
+}
+
+void sglsession_link_out(sglsession_link *link)
+{
+    *link->at = link->next;
+    if (link->next) link->next->at = link->at;
+}
+
+/* ---- VM ------------------------------------------------------------------------------------------------------- */
+
+sgl_status sgl_open(const sgl_config *config, sgl_vm **vm)
+{
+    static const sgl_config empty = { 0 };
+    if (!vm) return SGL_INVALID_ARGUMENT;
+    if (!config) config = &empty;
+    *vm = NULL;
+    sglcore_env env;
+    sglcore_env_init(&env, config->alloc, config->alloc_user, config->log, config->log_user);
+    sgl_vm *made = sglcore_alloc_zero(&env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    made->env = env;
+    made->threads = config->threads > 0 ? config->threads : (int)sglcore_knob_int(SGLCORE_KNOB_THREADS);
+    *vm = made;
+    return SGL_OK;
+}
+
+static void free_found(sgl_vm *vm)
+{
+    if (vm->found_path) sglcore_free(&vm->env, vm->found_path, strlen(vm->found_path) + 1);
+    if (vm->found_meta) sglcore_free(&vm->env, vm->found_meta, strlen(vm->found_meta) + 1);
+    vm->found_path = vm->found_meta = NULL;
+}
+
+void sgl_close(sgl_vm *vm)
+{
+    if (!vm) return;
+    while (vm->hooks) {
+        sglsession_hook hook = *(sglsession_hook *)vm->hooks;
+        sgl_off_close(vm, hook.close, hook.user);
+        hook.close(hook.user);
+    }
+    while (vm->sessions) sgl_session_free((sgl_session *)vm->sessions);
+    while (vm->tokens) sgl_tokens_free((sgl_tokens *)vm->tokens);
+    while (vm->graphs) sgl_graph_free((sgl_graph *)vm->graphs);
+    while (vm->plans) sgl_plan_free((sgl_plan *)vm->plans);
+    free_found(vm);
+    sglcore_env env = vm->env; /* the block that holds the env is the last to go */
+    sglcore_free(&env, vm, sizeof *vm);
+}
+
+const char *sgl_error_message(const sgl_vm *vm) { return vm ? vm->env.message : ""; }
+
+void sgl_interrupt(sgl_vm *vm)
+{
+    if (vm) vm->interrupted = 1;
+}
+
+void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes)
+{
+    return sglcore_realloc(&vm->env, block, block ? old_bytes : 0, new_bytes);
+}
+
+sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    status = sglcore_fail_v(&vm->env, status, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+void sgl_log(sgl_vm *vm, sgl_log_level level, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    sglcore_format(text, sizeof text, format, arguments);
+    va_end(arguments);
+    sglcore_log(&vm->env, level, "%s", text);
+}
+
+sgl_status sgl_on_close(sgl_vm *vm, void (*close)(void *user), void *user)
+{
+    if (!vm || !close) return SGL_INVALID_ARGUMENT;
+    sglsession_hook *hook = sglcore_alloc_zero(&vm->env, sizeof *hook);
+    if (!hook) return SGL_OUT_OF_MEMORY;
+    hook->close = close;
+    hook->user = user;
+    sglsession_link_in(&vm->hooks, &hook->link);
+    return SGL_OK;
+}
+
+void sgl_off_close(sgl_vm *vm, void (*close)(void *user), void *user)
+{
+    for (sglsession_link *link = vm ? vm->hooks : NULL; link; link = link->next) {
+        sglsession_hook *hook = (sglsession_hook *)link;
+        if (hook->close != close || hook->user != user) continue;
+        sglsession_link_out(link);
+        sglcore_free(&vm->env, hook, sizeof *hook);
+        return;
+    }
+}
+
+/* ---- graphs --------------------------------------------------------------------------------------------------- */
+
+sgl_status sgl_graph_new(sgl_vm *vm, const char *name, sgl_graph **graph)
+{
+    if (!vm || !graph) return SGL_INVALID_ARGUMENT;
+    *graph = NULL;
+    sgl_graph *made = sglcore_alloc_zero(&vm->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    sgl_status status = sglir_graph_new(&vm->env, name ? name : "graph", &made->ir);
+    if (status != SGL_OK) {
+        sglcore_free(&vm->env, made, sizeof *made);
+        return status;
+    }
+    made->vm = vm;
+    sglsession_link_in(&vm->graphs, &made->link);
+    *graph = made;
+    return SGL_OK;
+}
+
+void sgl_graph_free(sgl_graph *graph)
+{
+    if (!graph) return;
+    sglsession_link_out(&graph->link);
+    sglir_graph_free(graph->ir);
+    sglcore_free(&graph->vm->env, graph, sizeof *graph);
+}
+
+/* A call that failed leaves the graph usable: what it emitted is dead, the next call starts afresh. */
+static sgl_status settle(sgl_graph *graph)
+{
+    sgl_status status = sglir_status(graph->ir);
+    graph->ir->status = SGL_OK;
+    return status;
+}
+
+sgl_status sgl_graph_origin(sgl_graph *graph, const char *file, int line, const char *scope)
+{
+    if (!graph) return SGL_INVALID_ARGUMENT;
+    sglir_set_origin(graph->ir, file ? file : "", line, scope ? scope : "", "");
+    return settle(graph);
+}
+
+static sgl_status check_type(sgl_vm *vm, const char *what, const sgl_type *type)
+{
+    if (!type || (int)type->dtype < 0 || type->dtype >= SGL_DTYPE_COUNT)
+        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: its dtype is none that sgl has", what);
+    if (type->rank < 0 || type->rank > SGL_MAX_RANK)
+        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: rank %d is outside 0..%d", what, type->rank, SGL_MAX_RANK);
+    for (int i = 0; i < type->rank; i++)
+        if (type->dims[i] < 0)
+            return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: dimension %d is negative", what, i);
+    return SGL_OK;
+}
+
+sgl_status sgl_input(sgl_graph *graph, sgl_role role, const char *name, const sgl_type *type, sgl_value *value)
+{
+    if (!graph || !name || !*name || !value || (int)role < 0 || role > SGL_CACHE) return SGL_INVALID_ARGUMENT;
+    SGLCORE_TRY(check_type(graph->vm, name, type));
+    sglir_type made = sglir_type_make(type->dtype, type->rank, type->dims);
+    value->id = sglir_input(graph->ir, role, name, &made);
+    return settle(graph);
+}
+
+static bool known_value(const sgl_graph *graph, sgl_value value)
+{
+    return value.id < (uint64_t)graph->ir->values.count;
+}
+
+enum { ATTRS = 16 };
+
+static sgl_status convert_attrs(sgl_vm *vm, const char *op, const sgl_attr *attrs, int count, sglir_named out[ATTRS])
+{
+    static const char kinds[] = { [SGL_ATTR_INT] = 'i', [SGL_ATTR_FLOAT] = 'f', [SGL_ATTR_STRING] = 's',
+                                  [SGL_ATTR_DTYPE] = 't', [SGL_ATTR_INTS] = 'I', [SGL_ATTR_FLOATS] = 'F' };
+    if (count < 0 || count > ATTRS || (count > 0 && !attrs))
+        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: %d attributes, at most %d are possible", op, count, ATTRS);
+    for (int i = 0; i < count; i++) {
+        const sgl_attr *a = &attrs[i];
+        bool list = a->kind == SGL_ATTR_INTS || a->kind == SGL_ATTR_FLOATS;
+        if (!a->name || (int)a->kind < 0 || a->kind > SGL_ATTR_FLOATS || (a->kind == SGL_ATTR_STRING && !a->s) ||
+            (list && (a->i < 0 || (a->i > 0 && !(a->kind == SGL_ATTR_INTS ? (const void *)a->ints : (const void *)a->floats)))))
+            return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: attribute %d has no name, kind or value", op, i);
+        out[i] = (sglir_named){ .name = a->name, .kind = kinds[a->kind], .i = a->i, .f = a->f, .s = a->s, .ints = a->ints,
+                                .floats = a->floats };
+    }
+    return SGL_OK;
+}
+
+static sgl_status find_op(sgl_vm *vm, const char *name, sglir_op *op)
+{
+    *op = name ? sglir_op_find(name) : SGLIR_OP_COUNT;
+    if (*op != SGLIR_OP_COUNT) return SGL_OK;
+    const char *names[SGLIR_OP_COUNT];
+    for (int i = 0; i < SGLIR_OP_COUNT; i++) names[i] = sglir_ops[i].name;
+    const char *nearest = name ? sglcore_nearest(name, names, SGLIR_OP_COUNT) : NULL;
+    return sglcore_fail(&vm->env, SGL_NOT_FOUND, "there is no op '%s'%s%s%s", name ? name : "", nearest ? "; did you mean '" : "",
+                        nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+/* Results of one emitted node go to the caller when they fit. */
+static sgl_status hand_results(sgl_graph *graph, const char *op, sglir_id first, sgl_value *results, int capacity, int *count_out)
+{
+    SGLCORE_TRY(settle(graph));
+    const sglir_value *value = sglir_value_at(graph->ir, first);
+    int count = value->node == SGLIR_NONE ? 1 : (int)sglir_node_at(graph->ir, value->node)->out_count;
+    /* A formula may hand back a value that is no node's first result: then it is the only one. */
+    if (value->index != 0) count = 1;
+    if (count > capacity || !results)
+        return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: %d results, room for %d", op, count, capacity);
+    for (int i = 0; i < count; i++) results[i].id = first + (uint32_t)i;
+    if (count_out) *count_out = count;
+    return SGL_OK;
+}
+
+sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count, const sgl_attr *attrs,
+                    int attr_count, sgl_value *results, int capacity, int *count_out)
+{
+    if (!graph || argument_count < 0 || (argument_count > 0 && !arguments)) return SGL_INVALID_ARGUMENT;
+    sglir_op row;
+    SGLCORE_TRY(find_op(graph->vm, op, &row));
+    if (row == SGLIR_OP_INPUT || sglir_ops[row].flags & SGLIR_REGION)
+        return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s is not made by sgl_emit", op);
+    for (int i = 0; i < argument_count; i++)
+        if (!known_value(graph, arguments[i]))
+            return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: argument %d is no value of this graph", op, i);
+    sglir_named named[ATTRS];
+    SGLCORE_TRY(convert_attrs(graph->vm, op, attrs, attr_count, named));
+    /* sgl_value is one id: the arguments are an array of ids already. */
+    _Static_assert(sizeof(sgl_value) == sizeof(sglir_id), "a value is its id");
+    sglir_id first = sglir_build(graph->ir, row, (const sglir_id *)arguments, argument_count, named, attr_count, NULL);
+    return hand_results(graph, op, first, results, capacity, count_out);
+}
+
+sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, sgl_value *gradients)
+{
+    if (!graph || count < 1 || !wrt || !gradients) return SGL_INVALID_ARGUMENT;
+    sglcore_env *env = &graph->vm->env;
+    size_t bytes = (size_t)(count + 1) * sizeof(sgl_value);
+    sgl_value *arguments = sglcore_alloc(env, bytes);
+    if (!arguments) return SGL_OUT_OF_MEMORY;
+    arguments[0] = of;
+    memcpy(arguments + 1, wrt, (size_t)count * sizeof *wrt);
+    sgl_status status = sgl_emit(graph, "grad", arguments, count + 1, NULL, 0, gradients, count, NULL);
+    sglcore_free(env, arguments, bytes);
+    return status;
+}
+
+sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *type)
+{
+    if (!graph || !type || !known_value(graph, value)) return SGL_INVALID_ARGUMENT;
+    const sglir_type *t = sglir_type_of(graph->ir, value.id);
+    type->dtype = (sgl_dtype)t->dtype;
+    type->rank = t->rank;
+    memcpy(type->dims, t->dims, sizeof type->dims);
+    return SGL_OK;
+}
+
+static sgl_status add_output(sgl_graph *graph, sglir_output_role role, const char *name, sgl_value value)
+{
+    if (!graph || !name || !*name || !known_value(graph, value)) return SGL_INVALID_ARGUMENT;
+    sglir_output_add(graph->ir, role, name, value.id);
+    return settle(graph);
+}
+
+sgl_status sgl_output_fetch(sgl_graph *graph, const char *name, sgl_value value)
+{
+    return add_output(graph, SGLIR_FETCH, name, value);
+}
+
+sgl_status sgl_output_update(sgl_graph *graph, const char *name, sgl_value value)
+{
+    return add_output(graph, SGLIR_UPDATE, name, value);
+}
+
+const char *sgl_op_name(int index) { return index >= 0 && index < SGLIR_OP_COUNT ? sglir_ops[index].name : NULL; }
+const char *sgl_op_help(int index) { return index >= 0 && index < SGLIR_OP_COUNT ? sglir_ops[index].help : NULL; }
+
+sgl_status sgl_op_signature(sgl_vm *vm, const char *op, int *minimum, int *maximum, const char **attrs)
+{
+    sglir_op row;
+    if (!vm) return SGL_INVALID_ARGUMENT;
+    SGLCORE_TRY(find_op(vm, op, &row));
+    if (minimum) *minimum = sglir_ops[row].minimum;
+    if (maximum) *maximum = sglir_ops[row].maximum;
+    if (attrs) *attrs = sglir_ops[row].attrs;
+    return SGL_OK;
+}
+
+/* ---- plans ---------------------------------------------------------------------------------------------------- */
+
+sgl_status sgl_plan_new(sgl_vm *vm, sgl_plan **plan)
+{
+    if (!vm || !plan) return SGL_INVALID_ARGUMENT;
+    sgl_plan *made = *plan = sglcore_alloc_zero(&vm->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    made->vm = vm;
+    sglplan_init(&made->plan);
+    sglsession_link_in(&vm->plans, &made->link);
+    return SGL_OK;
+}
+
+void sgl_plan_free(sgl_plan *plan)
+{
+    if (!plan) return;
+    sglsession_link_out(&plan->link);
+    sglcore_free(&plan->vm->env, plan, sizeof *plan);
+}
+
+sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value)
+{
+    if (!plan || !value) return SGL_INVALID_ARGUMENT;
+    sglir_named named[ATTRS];
+    SGLCORE_TRY(convert_attrs(plan->vm, "plan", value, 1, named));
+    return sglplan_set(&plan->vm->env, &plan->plan, named);
+}
+
+/* ---- token data ------------------------------------------------------------------------------------------------ */
+
+sgl_status sgl_tokens_open(sgl_vm *vm, const sgl_tokens_config *config, sgl_tokens **tokens)
+{
+    if (!vm || !config || !tokens) return SGL_INVALID_ARGUMENT;
+    *tokens = NULL;
+    sgl_tokens *made = sglcore_alloc_zero(&vm->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    made->vm = vm;
+    sglsession_link_in(&vm->tokens, &made->link);
+    sgl_status status = sglstore_tokens_open(&vm->env, config, &made->tokens);
+    if (status == SGL_OK) {
+        made->buffer_bytes = config->batch * config->seq * (int64_t)sizeof(int32_t);
+        made->inputs = sglcore_alloc(&vm->env, (size_t)made->buffer_bytes);
+        made->targets = sglcore_alloc(&vm->env, (size_t)made->buffer_bytes);
+        if (!made->inputs || !made->targets) status = SGL_OUT_OF_MEMORY;
+    }
+    if (status != SGL_OK) {
+        sgl_tokens_free(made);
+        return status;
+    }
+    *tokens = made;
+    return SGL_OK;
+}
+
+void sgl_tokens_free(sgl_tokens *tokens)
+{
+    if (!tokens) return;
+    sglcore_env *env = &tokens->vm->env;
+    sglsession_link_out(&tokens->link);
+    sglstore_tokens_free(tokens->tokens);
+    sglcore_free(env, tokens->inputs, (size_t)tokens->buffer_bytes);
+    sglcore_free(env, tokens->targets, (size_t)tokens->buffer_bytes);
+    sglcore_free(env, tokens, sizeof *tokens);
+}
+
+sgl_status sgl_tokens_train(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets)
+{
+    if (!tokens || cursor < 0 || !inputs || !targets) return SGL_INVALID_ARGUMENT;
+    return sglstore_tokens_train(tokens->tokens, cursor, inputs, targets);
+}
+
+sgl_status sgl_tokens_eval(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets)
+{
+    if (!tokens || cursor < 0 || !inputs || !targets) return SGL_INVALID_ARGUMENT;
+    return sglstore_tokens_eval(tokens->tokens, cursor, inputs, targets);
+}
+
+void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t *held_out, int64_t *train_batches, int64_t *eval_batches)
+{
+    sglstore_tokens_sizes sizes = sglstore_tokens_sizes_of(tokens->tokens);
+    if (train) *train = sizes.train;
+    if (held_out) *held_out = sizes.held_out;
+    if (train_batches) *train_batches = sizes.train_batches;
+    if (eval_batches) *eval_batches = sizes.eval_batches;
+}
+
+sgl_status sgl_tokens_ngram_loss(sgl_tokens *tokens, int order, double *nats)
+{
+    if (!tokens || !nats) return SGL_INVALID_ARGUMENT;
+    return sglstore_tokens_ngram_loss(tokens->tokens, order, nats);
+}
