@@ -1,4 +1,5 @@
-/* cost.h -- the cost rules, column cost of ops.def. */
+/* cost.h -- what a cost rule is: column cost of ops.def. In: a node, with its types. Out: its arithmetic and bytes;
+ * nothing fails, nothing is allocated. */
 #ifndef SGLPLAN_COST_H
 #define SGLPLAN_COST_H
 

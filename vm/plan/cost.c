@@ -1,0 +1,215 @@
+/* cost.c -- what a node costs: column cost of ops.def as formulas over its types.
+ *
+ * In: a node. Out: arithmetic, transcendental evaluations, and the bytes that it cannot avoid to read and write; no time,
+ * which is a matter of the machine. Odd invariant: a fused kernel counts the arithmetic of its region and the bytes of
+ * its border only; a loop counts its region as often as it runs. */
+#include "plan/cost.h"
+
+/* What one random element takes: ten rounds of ten integer operations make four words; a normal one takes two words. */
+enum { UNIFORM_FLOPS = 25, NORMAL_FLOPS = 50, NORMAL_TRANSCENDENTALS = 3 };
+
+/* ---- sizes ----------------------------------------------------------------------------------------------------- */
+
+static const sglir_type *arg_type(const sglir_graph *g, const sglir_node *node, uint32_t i)
+{
+    return sglir_type_of(g, sglir_arg(g, node, i));
+}
+
+static const sglir_type *result_type(const sglir_graph *g, const sglir_node *node, uint32_t k)
+{
+    return sglir_type_of(g, node->out_first + k);
+}
+
+static double argument_bytes(const sglir_graph *g, const sglir_node *node)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < node->arg_count; i++) bytes += (double)sglir_bytes(arg_type(g, node, i));
+    return bytes;
+}
+
+static double result_bytes(const sglir_graph *g, const sglir_node *node)
+{
+    double bytes = 0;
+    for (uint32_t k = 0; k < node->out_count; k++) bytes += (double)sglir_bytes(result_type(g, node, k));
+    return bytes;
+}
+
+static double border_bytes(const sglir_graph *g, const sglir_node *node)
+{
+    return argument_bytes(g, node) + result_bytes(g, node);
+}
+
+/* Elements of the largest argument or result: what a node that works element by element goes over. */
+static double largest(const sglir_graph *g, const sglir_node *node)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        double elements = (double)sglir_elements(arg_type(g, node, i));
+        if (elements > most) most = elements;
+    }
+    for (uint32_t k = 0; k < node->out_count; k++) {
+        double elements = (double)sglir_elements(result_type(g, node, k));
+        if (elements > most) most = elements;
+    }
+    return most;
+}
+
+/* ---- the rules ------------------------------------------------------------------------------------------------- */
+
+static sglplan_cost sglplan_cost_none(const sglir_graph *g, const sglir_node *node)
+{
+    (void)g;
+    (void)node;
+    return (sglplan_cost){ 0 };
+}
+
+static sglplan_cost sglplan_cost_elementwise(const sglir_graph *g, const sglir_node *node)
+{
+    return (sglplan_cost){ .flops = largest(g, node), .bytes = border_bytes(g, node) };
+}
+
+static sglplan_cost sglplan_cost_transcendental(const sglir_graph *g, const sglir_node *node)
+{
+    double elements = largest(g, node);
+    return (sglplan_cost){ .flops = elements, .transcendentals = elements, .bytes = border_bytes(g, node) };
+}
+
+static sglplan_cost sglplan_cost_random(const sglir_graph *g, const sglir_node *node)
+{
+    double elements = (double)sglir_elements(result_type(g, node, 0));
+    bool normal = node->op == SGLIR_OP_RANDOM_NORMAL;
+    return (sglplan_cost){ .flops = elements * (normal ? NORMAL_FLOPS : UNIFORM_FLOPS),
+                           .transcendentals = normal ? elements * NORMAL_TRANSCENDENTALS : 0,
+                           .bytes = border_bytes(g, node) };
+}
+
+static sglplan_cost sglplan_cost_reduce(const sglir_graph *g, const sglir_node *node)
+{
+    return (sglplan_cost){ .flops = (double)sglir_elements(arg_type(g, node, 0)), .bytes = border_bytes(g, node) };
+}
+
+/* Each element of the result is written, and read where it is not padding. */
+static sglplan_cost sglplan_cost_movement(const sglir_graph *g, const sglir_node *node)
+{
+    double in = argument_bytes(g, node), out = result_bytes(g, node);
+    return (sglplan_cost){ .bytes = out + (in < out ? in : out) };
+}
+
+/* The rows that are looked up or added, not the whole table. */
+static sglplan_cost sglplan_cost_gather(const sglir_graph *g, const sglir_node *node)
+{
+    if (node->op == SGLIR_OP_GATHER)
+        return (sglplan_cost){ .bytes = (double)sglir_bytes(arg_type(g, node, 1)) + 2 * result_bytes(g, node) };
+    return (sglplan_cost){ .flops = (double)sglir_elements(arg_type(g, node, 1)), .bytes = border_bytes(g, node) };
+}
+
+static double extent_at(const sglir_type *type, int64_t dim) { return (double)type->dims[dim]; }
+
+/* Products of a dot: multiply-adds per element of the result. */
+static double contracted(const sglir_graph *g, const sglir_node *node)
+{
+    const sglir_type *a = arg_type(g, node, 0);
+    double extent = 1;
+    if (node->op == SGLIR_OP_DOT) {
+        int count;
+        const int64_t *dims = sglir_attr_ints(g, node, "contract_a", &count);
+        for (int i = 0; i < count; i++) extent *= extent_at(a, dims[i]);
+        return extent;
+    }
+    return extent_at(a, a->rank - 1); /* matmul, linear */
+}
+
+/* The vocabulary loss: one product forward; backward the logits again and two products more. Its logits never stand in
+ * memory, and each is exponentiated once. */
+static sglplan_cost cost_of_loss(const sglir_graph *g, const sglir_node *node)
+{
+    const sglir_type *weight = arg_type(g, node, 1);
+    double rows = (double)sglir_elements(arg_type(g, node, 2));
+    double logits = rows * extent_at(weight, 0);
+    double products = node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY ? 1 : 3;
+    return (sglplan_cost){ .flops = 2 * products * logits * extent_at(weight, 1),
+                           .transcendentals = logits,
+                           .bytes = border_bytes(g, node) };
+}
+
+static sglplan_cost sglplan_cost_dot(const sglir_graph *g, const sglir_node *node)
+{
+    if (node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY || node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD)
+        return cost_of_loss(g, node);
+    double elements = (double)sglir_elements(result_type(g, node, 0));
+    double bias = node->op == SGLIR_OP_LINEAR && node->arg_count == 3 ? elements : 0;
+    return (sglplan_cost){ .flops = 2 * elements * contracted(g, node) + bias, .bytes = border_bytes(g, node) };
+}
+
+/* How many (query, key) pairs one head of one sequence looks at: query i sees keys 0 .. offset + i, and of those the
+ * last `window`. An offset that is not known is taken so that the last query sees the last key. */
+static double pairs_of_attention(const sglir_graph *g, const sglir_node *node)
+{
+    double queries = extent_at(arg_type(g, node, 0), 1), keys = extent_at(arg_type(g, node, 1), 1);
+    double window = (double)sglir_attr_int(g, node, "window"), offset;
+    double most = window > 0 && window < keys ? window : keys;
+    if (!sglir_attr_int(g, node, "causal")) return queries * most;
+    if (!sglir_constant_value(g, sglir_arg(g, node, node->arg_count - 1), &offset)) offset = keys - queries;
+    if (offset < 0) offset = 0;
+    double growing = most - offset; /* queries that see fewer keys than `most` */
+    if (growing < 0) growing = 0;
+    if (growing > queries) growing = queries;
+    return growing * offset + growing * (growing + 1) / 2 + (queries - growing) * most;
+}
+
+/* Products per pair: forward q k (d) and p v (e); backward q k again, dout v and p dout (e each), dq and dk (d each). */
+static sglplan_cost cost_of_attention(const sglir_graph *g, const sglir_node *node, double per_d, double per_e)
+{
+    const sglir_type *q = arg_type(g, node, 0), *v = arg_type(g, node, 2);
+    double pairs = extent_at(q, 0) * extent_at(q, 2) * pairs_of_attention(g, node);
+    return (sglplan_cost){ .flops = 2 * pairs * (per_d * extent_at(q, 3) + per_e * extent_at(v, 3)),
+                           .transcendentals = pairs,
+                           .bytes = border_bytes(g, node) };
+}
+
+static sglplan_cost sglplan_cost_attention(const sglir_graph *g, const sglir_node *node)
+{
+    return cost_of_attention(g, node, 1, 1);
+}
+
+static sglplan_cost sglplan_cost_attention_grad(const sglir_graph *g, const sglir_node *node)
+{
+    return cost_of_attention(g, node, 3, 2);
+}
+
+static const sglplan_cost_fn rules[SGLIR_OP_COUNT] = {
+#define SGLIR_OP(NAME, text, minimum, maximum, results, flags, linear, attributes, infer, compose, vjp, labels, cost,  \
+                 help)                                                                                                 \
+    [SGLIR_OP_##NAME] = sglplan_cost_##cost,
+#include "ir/ops.def"
+#undef SGLIR_OP
+};
+
+/* ---- nodes and graphs ------------------------------------------------------------------------------------------- */
+
+static void add(sglplan_cost *sum, sglplan_cost term, double times)
+{
+    sum->flops += times * term.flops;
+    sum->transcendentals += times * term.transcendentals;
+    sum->bytes += times * term.bytes;
+}
+
+static sglplan_cost cost_of_region(const sglir_graph *g, sglir_id region)
+{
+    sglplan_cost sum = { 0 };
+    for (int64_t i = 0; i < g->regions.data[region].nodes.count; i++)
+        add(&sum, sglplan_cost_of(g, g->regions.data[region].nodes.data[i]), 1);
+    return sum;
+}
+
+sglplan_cost sglplan_cost_of(const sglir_graph *g, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(g, id);
+    sglplan_cost sum = rules[node->op](g, node);
+    double times = node->op == SGLIR_OP_SCAN ? (double)sglir_attr_int(g, node, "steps") : 1;
+    for (uint32_t r = 0; r < node->region_count; r++) add(&sum, cost_of_region(g, node->region_first + r), times);
+    if (node->op == SGLIR_OP_FUSED) sum.bytes = border_bytes(g, node);
+    return sum;
+}
+
+sglplan_cost sglplan_cost_graph(const sglir_graph *g) { return cost_of_region(g, 0); }

@@ -1,0 +1,161 @@
+/* plan.c -- the plan as data: its fields by name, their ranges, its text and its hash.
+ *
+ * In: fields as a script or a command line names them. Out: a plan that the passes may trust. A field that is refused
+ * leaves the plan as it was. Odd invariant: the text names every field, defaults too, and holds nothing of the device;
+ * the hash also counts which composites the device runs whole, because the passes leave those in one piece. */
+#include <string.h>
+
+#include "plan/plan.h"
+
+enum {
+    SGLPLAN_MAX_EXTENT = 1 << 20, /* of one axis, and of the ranks that all axes span together */
+    FIELDS_AT_MOST = SGLIR_AXIS_COUNT + 2
+};
+
+/* Field name per axis: "mesh.dp", ..., and "micro" for the time axis, which spans no ranks. */
+#define AXIS_FIELD(name, text) "mesh." text,
+static const char *const mesh_fields[SGLIR_AXIS_COUNT] = { SGLIR_AXIS_MAP(AXIS_FIELD) };
+#undef AXIS_FIELD
+
+static const char *field_of_axis(int axis) { return axis == SGLIR_AXIS_MICRO ? "micro" : mesh_fields[axis]; }
+
+static const struct {
+    const char *name;
+    sgl_dtype dtype;
+} precisions[] = { { "fp32", SGL_F32 }, { "fp64", SGL_F64 } };
+enum { PRECISION_COUNT = sizeof precisions / sizeof precisions[0] };
+
+void sglplan_init(sglplan *plan)
+{
+    *plan = (sglplan){ .precision = SGL_F32 };
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) plan->mesh[axis] = 1;
+}
+
+/* ---- setting a field ------------------------------------------------------------------------------------------- */
+
+static const char *kind_text(char kind)
+{
+    switch (kind) {
+    case 'i': return "a whole number";
+    case 'b': return "a boolean";
+    case 'f': return "a number with a fraction";
+    case 's': return "a text";
+    case 't': return "a dtype";
+    default: return "a list";
+    }
+}
+
+static sgl_status check_kind(sglcore_env *env, const sglir_named *field, char kind)
+{
+    if (field->kind == kind && (kind != 's' || field->s != NULL)) return SGL_OK;
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s must be %s, not %s", field->name, kind_text(kind),
+                        field->kind == kind ? "nothing" : kind_text(field->kind));
+}
+
+static sgl_status set_extent(sglcore_env *env, sglplan *plan, int axis, const sglir_named *field)
+{
+    SGLCORE_TRY(check_kind(env, field, 'i'));
+    if (field->i < 1 || field->i > SGLPLAN_MAX_EXTENT)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s is %lld, and must be from 1 to %d", field->name,
+                            (long long)field->i, SGLPLAN_MAX_EXTENT);
+    int64_t ranks = axis == SGLIR_AXIS_MICRO ? 1 : field->i;
+    for (int other = 0; other < SGLIR_AXIS_COUNT; other++) {
+        if (other != axis && other != SGLIR_AXIS_MICRO) ranks *= plan->mesh[other];
+    }
+    if (ranks > SGLPLAN_MAX_EXTENT)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "plan: with %s = %lld the mesh spans %lld ranks, and %d are the most there may be",
+                            field->name, (long long)field->i, (long long)ranks, SGLPLAN_MAX_EXTENT);
+    plan->mesh[axis] = field->i;
+    return SGL_OK;
+}
+
+static sgl_status set_precision(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    const char *names[PRECISION_COUNT];
+    SGLCORE_TRY(check_kind(env, field, 's'));
+    for (int i = 0; i < PRECISION_COUNT; i++) {
+        names[i] = precisions[i].name;
+        if (strcmp(field->s, names[i]) != 0) continue;
+        plan->precision = (uint8_t)precisions[i].dtype;
+        return SGL_OK;
+    }
+    const char *near = sglcore_nearest(field->s, names, PRECISION_COUNT);
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: precision \"%s\" is none of fp32, fp64%s%s%s", field->s,
+                        near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+static sgl_status set_disable(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    SGLCORE_TRY(check_kind(env, field, 's'));
+    size_t length = strlen(field->s);
+    if (length >= sizeof plan->disable)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: disable has %zu characters, and may have %zu", length,
+                            sizeof plan->disable - 1);
+    memcpy(plan->disable, field->s, length + 1);
+    return SGL_OK;
+}
+
+sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    const char *names[FIELDS_AT_MOST];
+    int count = 0;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        names[count++] = field_of_axis(axis);
+        if (strcmp(field->name, field_of_axis(axis)) == 0) return set_extent(env, plan, axis, field);
+    }
+    names[count++] = "precision";
+    names[count++] = "disable";
+    if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
+    if (strcmp(field->name, "disable") == 0) return set_disable(env, plan, field);
+    const char *near = sglcore_nearest(field->name, names, count);
+    return sglcore_fail(env, SGL_NOT_FOUND, "plan: there is no field \"%s\"%s%s%s", field->name,
+                        near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------- */
+
+bool sglplan_disables(const sglplan *plan, const char *pass)
+{
+    size_t wanted = strlen(pass);
+    const char *at = plan->disable;
+    for (;;) {
+        at += strspn(at, ", ");
+        size_t length = strcspn(at, ", ");
+        if (length == 0) return false;
+        if (length == wanted && memcmp(at, pass, length) == 0) return true;
+        at += length;
+    }
+}
+
+static const char *precision_name(const sglplan *plan)
+{
+    for (int i = 0; i < PRECISION_COUNT; i++) {
+        if (precisions[i].dtype == plan->precision) return precisions[i].name;
+    }
+    return "unknown";
+}
+
+sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *text)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", field_of_axis(axis), (long long)plan->mesh[axis]));
+    SGLCORE_TRY(sglcore_text_add(env, text, "precision = \"%s\"\n", precision_name(plan)));
+    return sglcore_text_add(env, text, "disable = \"%s\"\n", plan->disable);
+}
+
+sglcore_hash sglplan_hash(const sglplan *plan)
+{
+    sglcore_hasher hasher;
+    sglcore_hasher_init(&hasher);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        sglcore_hasher_string(&hasher, field_of_axis(axis));
+        sglcore_hasher_u64(&hasher, (uint64_t)plan->mesh[axis]);
+    }
+    sglcore_hasher_string(&hasher, precision_name(plan));
+    sglcore_hasher_string(&hasher, plan->disable);
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) {
+        if (plan->native[op]) sglcore_hasher_string(&hasher, sglir_ops[op].name);
+    }
+    return sglcore_hasher_end(&hasher);
+}
