@@ -204,7 +204,7 @@ static sgl_status check_update(sglir_graph *g, const char *name, sglir_id value)
         return sglir_fail_here(g, "update", "\"%s\" is a feed; only parameters and states have a new value", name);
     const sglir_type *have = sglir_type_of(g, value), *want = sglir_type_of(g, input);
     if (have->dtype == want->dtype && sglir_same_shape(have, want)) return SGL_OK;
-    char a[SGLIR_TYPE_TEXT], b[SGLIR_TYPE_TEXT];
+    char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
     return sglir_fail_here(g, "update", "\"%s\" is %s, its new value is %s", name, sglir_type_text(want, a, sizeof a),
                            sglir_type_text(have, b, sizeof b));
 }

@@ -14,16 +14,16 @@
 enum { SGLIR_MOST_ATTRS = 16 };
 
 /* One entry of a schema: "keep:b=0". name and value are not terminated; value NULL: the attribute is demanded. */
-typedef struct sglir_schema_entry {
+typedef struct sglir_schema_item {
     const char *name;
     int name_length;
     char kind;
     const char *value;
     int value_length;
-} sglir_schema_entry;
+} sglir_schema_item;
 
 /* Steps through a schema; *at starts as the row's text. False at its end. */
-bool sglir_schema_next(const char **at, sglir_schema_entry *entry);
+bool sglir_schema_step(const char **at, sglir_schema_item *entry);
 
 /* ---- inference ------------------------------------------------------------------------------------------------ */
 

@@ -34,7 +34,7 @@ typedef struct sglir_type {
     int64_t dims[SGL_MAX_RANK]; /* beyond rank: 0 */
 } sglir_type;
 
-#define SGLIR_TYPE_TEXT 512
+#define SGLIR_TYPE_ROOM 512
 
 /* A whole (unsharded, nothing owed) type. */
 sglir_type sglir_type_make(sgl_dtype dtype, int rank, const int64_t *dims);
@@ -43,7 +43,7 @@ bool sglir_same_shape(const sglir_type *a, const sglir_type *b); /* rank and dim
 int64_t sglir_elements(const sglir_type *type); /* -1 when it overflows; no value of a graph has such a type */
 int64_t sglir_bytes(const sglir_type *type);    /* of the dense row-major form; -1 when it overflows */
 /* "f32[16,256]", with owed parts "f32[4,8]{dp:0,partial(tp),partial(micro),scaled}": first what is sharded, then what
- * is partial, in the order of the axes. Returns text; SGLIR_TYPE_TEXT bytes hold any type. */
+ * is partial, in the order of the axes. Returns text; SGLIR_TYPE_ROOM bytes hold any type. */
 const char *sglir_type_text(const sglir_type *type, char *text, size_t size);
 const char *sglir_shape_text(const sglir_type *type, char *text, size_t size); /* "[16,256]" */
 const char *sglir_axis_name(int axis);

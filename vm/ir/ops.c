@@ -61,13 +61,13 @@ sglir_compose_fn sglir_compose_rule(sglir_op op)
 
 /* ---- schemas -------------------------------------------------------------------------------------------------- */
 
-bool sglir_schema_next(const char **at, sglir_schema_entry *entry)
+bool sglir_schema_step(const char **at, sglir_schema_item *entry)
 {
     const char *text = *at + strspn(*at, " ");
     if (*text == '\0') return false;
     const char *end = text + strcspn(text, " ");
     const char *colon = text + strcspn(text, ":");
-    *entry = (sglir_schema_entry){ .name = text, .name_length = (int)(colon - text), .kind = colon[1] };
+    *entry = (sglir_schema_item){ .name = text, .name_length = (int)(colon - text), .kind = colon[1] };
     if (colon[2] == '=') {
         entry->value = colon + 3;
         entry->value_length = (int)(end - entry->value);
