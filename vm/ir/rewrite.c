@@ -152,14 +152,6 @@ static void copy_node(const visit *v, sglir_id id)
     sglir_graph *to = rewrite->to;
     const sglir_node *node = sglir_node_at(from, id);
     if (to->status != SGL_OK) return;
-    if (node->op == SGLIR_OP_INPUT) { /* what is owed on an input stands in its type, not in its attributes */
-        sglir_set_origin_of(to, &from->origins.data[node->origin], from);
-        sgl_role role = (sgl_role)sglir_attr_int(from, node, "role");
-        sglir_id made =
-            sglir_input(to, role, sglir_attr_string(from, node, "name"), sglir_type_of(from, node->out_first));
-        if (to->status == SGL_OK) copy_value(rewrite, node->out_first, made);
-        return;
-    }
     id_room room;
     if (!room_take(to, &room, (size_t)node->arg_count + node->out_count + node->region_count)) return;
     copy_op(v, id, &room);

@@ -103,30 +103,22 @@ static void mark_with_holders(const sglir_graph *g, sglir_id node, uint8_t *out)
 }
 
 /* The inputs whose state an output updates: needed even where nothing reads the old value. */
-static sgl_status mark_updated_inputs(const sglir_graph *g, uint8_t *out)
+static void mark_updated_inputs(const sglir_graph *g, uint8_t *out)
 {
-    sglcore_map updated = { 0 };
-    sgl_status status = SGL_OK;
-    for (int64_t i = 0; i < g->outputs.count && status == SGL_OK; i++) {
+    for (int64_t i = 0; i < g->outputs.count; i++) {
         if (g->outputs.data[i].role != SGLIR_UPDATE) continue;
-        status = sglcore_map_put(g->env, &updated, (sglcore_hash){ .low = g->outputs.data[i].name }, 1);
+        uint64_t input;
+        if (sglcore_map_get(&g->names, (sglcore_hash){ .low = g->outputs.data[i].name }, &input)) {
+            mark_maker(g, (sglir_id)input, out);
+        }
     }
-    for (int64_t n = 0; n < g->nodes.count && status == SGL_OK && updated.count > 0; n++) {
-        const sglir_node *node = &g->nodes.data[n];
-        if (node->op != SGLIR_OP_INPUT) continue;
-        uint64_t found;
-        sglcore_hash key = { .low = g->attrs.data[node->attr_first + 1].as.string }; /* "role name dtype dims" */
-        if (sglcore_map_get(&updated, key, &found)) out[n] = 1;
-    }
-    sglcore_map_free(g->env, &updated);
-    return status;
 }
 
 sgl_status sglir_mark_live(const sglir_graph *g, uint8_t *out)
 {
     memset(out, 0, (size_t)g->nodes.count);
     for (int64_t i = 0; i < g->outputs.count; i++) mark_maker(g, g->outputs.data[i].value, out);
-    SGLCORE_TRY(mark_updated_inputs(g, out));
+    mark_updated_inputs(g, out);
     for (int64_t n = 0; n < g->nodes.count; n++) {
         uint16_t op = g->nodes.data[n].op;
         if (op != SGLIR_OP_INPUT && (sglir_ops[op].flags & SGLIR_EFFECT)) mark_with_holders(g, (sglir_id)n, out);
