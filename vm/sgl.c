@@ -42,13 +42,6 @@ sgl_status sgl_open(const sgl_config *config, sgl_vm **vm)
     return SGL_OK;
 }
 
-static void free_found(sgl_vm *vm)
-{
-    if (vm->found_path) sglcore_free(&vm->env, vm->found_path, strlen(vm->found_path) + 1);
-    if (vm->found_meta) sglcore_free(&vm->env, vm->found_meta, strlen(vm->found_meta) + 1);
-    vm->found_path = vm->found_meta = NULL;
-}
-
 void sgl_close(sgl_vm *vm)
 {
     if (!vm) return;
@@ -61,7 +54,7 @@ void sgl_close(sgl_vm *vm)
     while (vm->tokens) sgl_tokens_free((sgl_tokens *)vm->tokens);
     while (vm->graphs) sgl_graph_free((sgl_graph *)vm->graphs);
     while (vm->plans) sgl_plan_free((sgl_plan *)vm->plans);
-    free_found(vm);
+    sglsession_forget_found(vm);
     sglcore_env env = vm->env; /* the block that holds the env is the last to go */
     sglcore_free(&env, vm, sizeof *vm);
 }

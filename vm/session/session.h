@@ -86,5 +86,9 @@ typedef struct sglsession_state {
 } sglsession_state;
 bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state);
 bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state);
+/* Frees what the last sgl_checkpoint_find handed out. */
+void sglsession_forget_found(sgl_vm *vm);
+/* The plan of the host, or the default one, with what the session's device runs whole. */
+sglplan sglsession_plan(const sgl_session *session, const sgl_plan *plan);
 
 #endif

@@ -1,0 +1,370 @@
+/* session.c -- sessions: one device, the state block, and the programs bound to both.
+ *
+ * Comes in: graphs and plans. Goes out: programs that feed, step and fetch. The first program decides where a state
+ * lives; later ones find it there (the layout graph is handed to the passes), and new states come behind, for which the
+ * state block grows by moving. Odd invariant: a freeze that fails leaves the session as it was. */
+#include <string.h>
+
+#include "session/session.h"
+
+/* ---- the session ---------------------------------------------------------------------------------------------- */
+
+static const sglexec_device_ops *const devices[] = { &sglexec_device_cpu, &sglexec_device_null };
+enum { DEVICES = sizeof devices / sizeof devices[0] };
+
+static sgl_status find_device(sglcore_env *env, const char *name, const sglexec_device_ops **ops)
+{
+    const char *names[DEVICES];
+    for (int i = 0; i < DEVICES; i++) {
+        names[i] = devices[i]->name;
+        if (strcmp(name, names[i]) == 0) {
+            *ops = devices[i];
+            return SGL_OK;
+        }
+    }
+    const char *nearest = sglcore_nearest(name, names, DEVICES);
+    return sglcore_fail(env, SGL_NOT_FOUND, "there is no device '%s'; this build has cpu and null%s%s%s", name,
+                        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
+{
+    if (!vm || !session) return SGL_INVALID_ARGUMENT;
+    *session = NULL;
+    const sglexec_device_ops *ops = NULL;
+    SGLCORE_TRY(find_device(&vm->env, device ? device : "cpu", &ops));
+    sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    made->vm = vm;
+    made->ops = ops;
+    sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
+    if (status != SGL_OK) {
+        sglcore_free(&vm->env, made, sizeof *made);
+        return status;
+    }
+    sglsession_link_in(&vm->sessions, &made->link);
+    *session = made;
+    return SGL_OK;
+}
+
+void sgl_session_free(sgl_session *session)
+{
+    if (!session) return;
+    sglcore_env *env = &session->vm->env;
+    while (session->programs) sgl_program_free((sgl_program *)session->programs);
+    if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
+    session->ops->close(session->device);
+    sglir_graph_free(session->layout);
+    sglsession_link_out(&session->link);
+    sglcore_free(env, session, sizeof *session);
+}
+
+/* ---- freeze --------------------------------------------------------------------------------------------------- */
+
+static bool is_state(const sglir_graph *g, const sglir_node *node)
+{
+    return node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") != SGL_FEED;
+}
+
+/* A state that the session has and the graph names must be of one type in both. */
+static sgl_status check_states(const sgl_session *session, const sglir_graph *g)
+{
+    const sglir_region *top = &g->regions.data[0];
+    for (int64_t n = 0; session->layout && n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
+        if (!is_state(g, node)) continue;
+        const char *name = sglir_attr_string(g, node, "name");
+        sglsession_state state;
+        if (!sglsession_state_find(session, name, &state)) continue;
+        sglir_type has = sglir_type_make(state.type.dtype, state.type.rank, state.type.dims);
+        if (sglir_type_equal(&has, sglir_type_of(g, node->out_first))) continue;
+        char a[160], b[160];
+        return sglcore_fail(g->env, SGL_TYPE, "%s: the graph wants %s, the session has it as %s from an earlier program", name,
+                            sglir_type_text(sglir_type_of(g, node->out_first), a, sizeof a),
+                            sglir_type_text(&has, b, sizeof b));
+    }
+    return SGL_OK;
+}
+
+static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *from)
+{
+    const sglir_region *top = &from->regions.data[0];
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(from, top->nodes.data[n]);
+        if (!is_state(from, node)) continue;
+        const char *name = sglir_attr_string(from, node, "name");
+        bool known = false;
+        for (int64_t k = 0; k < layout->nodes.count && !known; k++)
+            known = strcmp(sglir_attr_string(layout, sglir_node_at(layout, (sglir_id)k), "name"), name) == 0;
+        if (known) continue;
+        const sglir_value *value = sglir_value_at(from, node->out_first);
+        sglir_id made = sglir_input(layout, (sgl_role)sglir_attr_int(from, node, "role"), name, &value->type);
+        SGLCORE_TRY(sglir_status(layout));
+        layout->values.data[made].space = SGLIR_SPACE_STATE;
+        layout->values.data[made].offset = value->offset;
+    }
+    return SGL_OK;
+}
+
+static sgl_status layout_take_members(sglir_graph *layout, const sglir_graph *from)
+{
+    for (int64_t m = 0; m < from->members.count; m++) {
+        sglir_member member = from->members.data[m];
+        const char *section = sglcore_string(from->strings, member.section);
+        const char *name = sglcore_string(from->strings, member.name);
+        SGLCORE_TRY(sglcore_intern(layout->strings, section, strlen(section), &member.section));
+        SGLCORE_TRY(sglcore_intern(layout->strings, name, strlen(name), &member.name));
+        bool known = false;
+        for (int64_t k = 0; k < layout->members.count && !known; k++)
+            known = layout->members.data[k].name == member.name;
+        if (!known) SGLCORE_TRY(sglcore_vec_push(layout->env, &layout->members, member));
+    }
+    return SGL_OK;
+}
+
+/* The layout after this program: what was there, and what the program adds. */
+static sgl_status merge_layout(sglcore_env *env, const sglir_graph *old, const sglir_graph *placed, sglir_graph **merged)
+{
+    SGLCORE_TRY(sglir_graph_new(env, "layout", merged));
+    sgl_status status = SGL_OK;
+    if (old) {
+        status = layout_take_inputs(*merged, old);
+        if (status == SGL_OK) status = layout_take_members(*merged, old);
+    }
+    if (status == SGL_OK) status = layout_take_inputs(*merged, placed);
+    if (status == SGL_OK) status = layout_take_members(*merged, placed);
+    if (status != SGL_OK) {
+        sglir_graph_free(*merged);
+        *merged = NULL;
+    }
+    return status;
+}
+
+/* A larger state block with the old content, or *block NULL when the old one is large enough. */
+static sgl_status grow_state(sgl_session *session, int64_t bytes, void **block)
+{
+    *block = NULL;
+    if (bytes <= session->state_bytes) return SGL_OK;
+    SGLCORE_TRY(session->ops->alloc(session->device, bytes, block));
+    sgl_status status = SGL_OK;
+    if (session->state) status = session->ops->copy(session->device, *block, session->state, session->state_bytes);
+    if (status != SGL_OK) session->ops->free(session->device, *block, bytes);
+    return status;
+}
+
+static sgl_status alloc_space(sgl_program *program, sglir_space space, void **block)
+{
+    int64_t bytes = program->program->space_bytes[space];
+    if (bytes == 0) return SGL_OK;
+    return program->session->ops->alloc(program->session->device, bytes, block);
+}
+
+static sgl_status alloc_spaces(sgl_program *program)
+{
+    const sglexec_device_ops *ops = program->session->ops;
+    const sglexec_program *p = program->program;
+    SGLCORE_TRY(alloc_space(program, SGLIR_SPACE_ARENA, &program->arena));
+    SGLCORE_TRY(alloc_space(program, SGLIR_SPACE_IO, &program->io));
+    SGLCORE_TRY(alloc_space(program, SGLIR_SPACE_CONST, &program->constants));
+    if (!p->constants.count) return SGL_OK;
+    return ops->write(program->session->device, program->constants, 0, p->constants.data, p->constants.count);
+}
+
+static void free_space(sgl_program *program, sglir_space space, void *block)
+{
+    if (block) program->session->ops->free(program->session->device, block, program->program->space_bytes[space]);
+}
+
+void sgl_program_free(sgl_program *program)
+{
+    if (!program) return;
+    sgl_session *session = program->session;
+    sglcore_env *env = &session->vm->env;
+    if (program->prepared) session->ops->release(session->device, program->prepared);
+    free_space(program, SGLIR_SPACE_ARENA, program->arena);
+    free_space(program, SGLIR_SPACE_IO, program->io);
+    free_space(program, SGLIR_SPACE_CONST, program->constants);
+    sglexec_program_free(program->program);
+    sglir_graph_free(program->placed);
+    if (program->link.at) sglsession_link_out(&program->link);
+    sglcore_free(env, program, sizeof *program);
+}
+
+sglplan sglsession_plan(const sgl_session *session, const sgl_plan *plan)
+{
+    sglplan made;
+    if (plan) made = plan->plan;
+    else sglplan_init(&made);
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) made.native[op] = session->ops->native((sglir_op)op);
+    return made;
+}
+
+static sgl_status build_program(sgl_program *program, const sgl_graph *graph, const sgl_plan *plan)
+{
+    sgl_session *session = program->session;
+    sglcore_env *env = &session->vm->env;
+    sglplan own = sglsession_plan(session, plan);
+    const sglpass_context context = { .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace };
+    SGLCORE_TRY(sglpass_run(&context, graph->ir, NULL, &program->placed));
+    SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
+    SGLCORE_TRY(session->ops->prepare(session->device, program->program, &program->prepared));
+    return alloc_spaces(program);
+}
+
+/* The last step of a freeze: what can fail is done before anything of the session changes. */
+static sgl_status bind_program(sgl_program *program)
+{
+    sgl_session *session = program->session;
+    int64_t bytes = program->program->space_bytes[SGLIR_SPACE_STATE];
+    sglir_graph *layout = NULL;
+    void *block = NULL;
+    SGLCORE_TRY(merge_layout(&session->vm->env, session->layout, program->placed, &layout));
+    sgl_status status = grow_state(session, bytes, &block);
+    if (status != SGL_OK) {
+        sglir_graph_free(layout);
+        return status;
+    }
+    sglir_graph_free(session->layout);
+    session->layout = layout;
+    if (block) {
+        if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
+        session->state = block;
+        session->state_bytes = bytes;
+    }
+    sglsession_link_in(&session->programs, &program->link);
+    return SGL_OK;
+}
+
+sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, sgl_program **program)
+{
+    if (!session || !graph || !program) return SGL_INVALID_ARGUMENT;
+    *program = NULL;
+    SGLCORE_TRY(check_states(session, graph->ir));
+    sgl_program *made = sglcore_alloc_zero(&session->vm->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    made->session = session;
+    sgl_status status = build_program(made, graph, plan);
+    if (status == SGL_OK) status = bind_program(made);
+    if (status != SGL_OK) {
+        sgl_program_free(made);
+        return status;
+    }
+    *program = made;
+    return SGL_OK;
+}
+
+/* ---- feed, step, fetch ------------------------------------------------------------------------------------------ */
+
+static void *space_base(const sgl_program *program, uint8_t space)
+{
+    void *const bases[] = { NULL, program->arena, program->session->state, program->io, program->constants };
+    return bases[space];
+}
+
+static int64_t operand_bytes(const sglexec_operand *operand)
+{
+    int64_t count = 1;
+    for (int i = 0; i < operand->rank; i++) count *= operand->dims[i];
+    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, count);
+}
+
+/* The port of this name, with the size that the host gave checked against it. */
+static sgl_status find_port(const sgl_program *program, const char *what, const sglexec_port *ports, int64_t count,
+                            const char *name, size_t bytes, const sglexec_port **port)
+{
+    sglcore_env *env = &program->session->vm->env;
+    const char *names[64];
+    int listed = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const char *has = sglcore_string(program->program->strings, ports[i].name);
+        if (strcmp(has, name) == 0) {
+            *port = &ports[i];
+            int64_t wanted = operand_bytes(&ports[i].operand);
+            if (wanted == (int64_t)bytes) return SGL_OK;
+            return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s '%s' has %lld bytes, not %zu", what, name, (long long)wanted, bytes);
+        }
+        if (listed < 64) names[listed++] = has;
+    }
+    const char *nearest = sglcore_nearest(name, names, listed);
+    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s%s%s", what, name, nearest ? "; did you mean '" : "",
+                        nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes)
+{
+    if (!program || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    const sglexec_program *p = program->program;
+    const sglexec_port *port = NULL;
+    SGLCORE_TRY(find_port(program, "feed", p->feeds.data, p->feeds.count, name, bytes, &port));
+    const sgl_session *session = program->session;
+    return session->ops->write(session->device, space_base(program, port->operand.space), port->operand.offset, data,
+                               (int64_t)bytes);
+}
+
+sgl_status sgl_step(sgl_program *program)
+{
+    if (!program) return SGL_INVALID_ARGUMENT;
+    sgl_session *session = program->session;
+    void *const spaces[] = { NULL, program->arena, session->state, program->io, program->constants };
+    SGLCORE_TRY(sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared, program->program, spaces, NULL));
+    program->steps_done++;
+    return SGL_OK;
+}
+
+sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes)
+{
+    if (!program || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    if (!program->steps_done)
+        return sglcore_fail(&program->session->vm->env, SGL_WRONG_STATE, "fetch '%s': the program has not stepped yet", name);
+    const sglexec_program *p = program->program;
+    const sglexec_port *port = NULL;
+    SGLCORE_TRY(find_port(program, "fetch", p->fetches.data, p->fetches.count, name, bytes, &port));
+    const sgl_session *session = program->session;
+    return session->ops->read(session->device, space_base(program, port->operand.space), port->operand.offset, data,
+                              (int64_t)bytes);
+}
+
+static sgl_status describe_port(const sgl_program *program, const sglexec_port *ports, int64_t count, int index,
+                                const char **name, sgl_type *type)
+{
+    *name = NULL;
+    if (index < 0 || index >= count) return SGL_OK;
+    const sglexec_operand *operand = &ports[index].operand;
+    *name = sglcore_string(program->program->strings, ports[index].name);
+    if (!type) return SGL_OK;
+    type->dtype = (sgl_dtype)operand->dtype;
+    type->rank = operand->rank;
+    memcpy(type->dims, operand->dims, sizeof type->dims);
+    return SGL_OK;
+}
+
+sgl_status sgl_program_feed(const sgl_program *program, int index, const char **name, sgl_type *type)
+{
+    if (!program || !name) return SGL_INVALID_ARGUMENT;
+    return describe_port(program, program->program->feeds.data, program->program->feeds.count, index, name, type);
+}
+
+sgl_status sgl_program_fetch(const sgl_program *program, int index, const char **name, sgl_type *type)
+{
+    if (!program || !name) return SGL_INVALID_ARGUMENT;
+    return describe_port(program, program->program->fetches.data, program->program->fetches.count, index, name, type);
+}
+
+/* ---- figures ------------------------------------------------------------------------------------------------------ */
+
+double sgl_program_flops(const sgl_program *program) { return program ? program->program->flops : 0; }
+
+sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s)
+{
+    if (!session || !flops_per_s) return SGL_INVALID_ARGUMENT;
+    return session->ops->peak_flops(session->device, flops_per_s);
+}
+
+int64_t sgl_session_bytes(const sgl_session *session) { return session ? session->state_bytes : 0; }
+
+int64_t sgl_program_bytes(const sgl_program *program)
+{
+    if (!program) return 0;
+    const int64_t *bytes = program->program->space_bytes;
+    return bytes[SGLIR_SPACE_ARENA] + bytes[SGLIR_SPACE_IO] + bytes[SGLIR_SPACE_CONST];
+}

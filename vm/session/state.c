@@ -1,0 +1,207 @@
+/* state.c -- the states of a session by name: parameters, moments, counters, caches; and their way to and from disk.
+ *
+ * Comes in: names. Goes out: bytes, or checkpoints. A state is a member of a section or an input that stands alone; the
+ * layout graph says where. Caches are never saved. */
+#include <string.h>
+
+#include "session/session.h"
+
+static bool section_has_members(const sglir_graph *layout, uint32_t name)
+{
+    for (int64_t m = 0; m < layout->members.count; m++)
+        if (layout->members.data[m].section == name) return true;
+    return false;
+}
+
+static uint32_t input_name(const sglir_graph *layout, const sglir_node *node)
+{
+    return layout->attrs.data[node->attr_first + 1].as.string; /* schema of INPUT: role, name, dtype, dims */
+}
+
+static void fill(sglsession_state *state, const char *name, uint8_t role, const sglir_type *type, int64_t offset)
+{
+    state->name = name;
+    state->role = (sgl_role)role;
+    state->type.dtype = (sgl_dtype)type->dtype;
+    state->type.rank = type->rank;
+    memcpy(state->type.dims, type->dims, sizeof state->type.dims);
+    state->offset = offset;
+    state->bytes = sglir_bytes(type);
+}
+
+/* Members first, in the order of their sections, then the inputs that stand alone. */
+bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state)
+{
+    const sglir_graph *layout = session->layout;
+    if (!layout || index < 0) return false;
+    if (index < layout->members.count) {
+        const sglir_member *member = &layout->members.data[index];
+        for (int64_t n = 0; n < layout->nodes.count; n++) {
+            const sglir_node *node = sglir_node_at(layout, (sglir_id)n);
+            if (input_name(layout, node) != member->section) continue;
+            int64_t start = sglir_value_at(layout, node->out_first)->offset;
+            fill(state, sglcore_string(layout->strings, member->name), member->role, &member->type,
+                 start + sglcore_dtype_bytes((sgl_dtype)member->type.dtype, member->offset));
+            return true;
+        }
+        return false;
+    }
+    index -= layout->members.count;
+    for (int64_t n = 0; n < layout->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(layout, (sglir_id)n);
+        if (section_has_members(layout, input_name(layout, node)) || index-- > 0) continue;
+        const sglir_value *value = sglir_value_at(layout, node->out_first);
+        fill(state, sglcore_string(layout->strings, input_name(layout, node)), (uint8_t)sglir_attr_int(layout, node, "role"),
+             &value->type, value->offset);
+        return true;
+    }
+    return false;
+}
+
+bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state)
+{
+    for (int64_t i = 0; sglsession_state_at(session, i, state); i++)
+        if (strcmp(state->name, name) == 0) return true;
+    return false;
+}
+
+sgl_status sgl_state_info(const sgl_session *session, int index, const char **name, sgl_role *role, sgl_type *type)
+{
+    if (!session || !name) return SGL_INVALID_ARGUMENT;
+    sglsession_state state;
+    *name = NULL;
+    if (!sglsession_state_at(session, index, &state)) return SGL_OK;
+    *name = state.name;
+    if (role) *role = state.role;
+    if (type) *type = state.type;
+    return SGL_OK;
+}
+
+static sgl_status find_checked(sgl_session *session, const char *name, size_t bytes, sglsession_state *state)
+{
+    sglcore_env *env = &session->vm->env;
+    if (sglsession_state_find(session, name, state)) {
+        if (state->bytes == (int64_t)bytes) return SGL_OK;
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "state '%s' has %lld bytes, not %zu", name, (long long)state->bytes, bytes);
+    }
+    const char *names[256];
+    int count = 0;
+    sglsession_state other;
+    while (count < 256 && sglsession_state_at(session, count, &other)) names[count++] = other.name;
+    const char *nearest = sglcore_nearest(name, names, count);
+    return sglcore_fail(env, SGL_NOT_FOUND, "the session has no state '%s'%s%s%s", name, nearest ? "; did you mean '" : "",
+                        nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, size_t bytes)
+{
+    if (!session || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    sglsession_state state;
+    SGLCORE_TRY(find_checked(session, name, bytes, &state));
+    return session->ops->read(session->device, session->state, state.offset, data, state.bytes);
+}
+
+sgl_status sgl_state_write(sgl_session *session, const char *name, const void *data, size_t bytes)
+{
+    if (!session || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    sglsession_state state;
+    SGLCORE_TRY(find_checked(session, name, bytes, &state));
+    return session->ops->write(session->device, session->state, state.offset, data, state.bytes);
+}
+
+/* ---- checkpoints ---------------------------------------------------------------------------------------------------- */
+
+typedef struct place {
+    sgl_session *session;
+    int64_t offset;
+} place;
+
+static sgl_status read_place(void *user, int64_t offset, void *data, int64_t bytes)
+{
+    place *p = user;
+    return p->session->ops->read(p->session->device, p->session->state, p->offset + offset, data, bytes);
+}
+
+static sgl_status write_place(void *user, int64_t offset, const void *data, int64_t bytes)
+{
+    place *p = user;
+    return p->session->ops->write(p->session->device, p->session->state, p->offset + offset, data, bytes);
+}
+
+/* What a checkpoint holds of this session: all but caches, without states when only parameters are wanted. */
+typedef struct saved {
+    SGLCORE_VEC(sglsession_state) states;
+    SGLCORE_VEC(place) places;
+} saved;
+
+static sgl_status gather(sgl_session *session, bool parameters_only, saved *s)
+{
+    sglcore_env *env = &session->vm->env;
+    sglsession_state state;
+    for (int64_t i = 0; sglsession_state_at(session, i, &state); i++) {
+        if (state.role == SGL_CACHE || (parameters_only && state.role != SGL_PARAMETER)) continue;
+        SGLCORE_TRY(sglcore_vec_push(env, &s->states, state));
+        SGLCORE_TRY(sglcore_vec_push(env, &s->places, (place){ session, state.offset }));
+    }
+    return SGL_OK;
+}
+
+static void scatter(sgl_session *session, saved *s)
+{
+    sglcore_vec_free(&session->vm->env, &s->states);
+    sglcore_vec_free(&session->vm->env, &s->places);
+}
+
+sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
+{
+    if (!session || !dir || step < 0) return SGL_INVALID_ARGUMENT;
+    sglcore_env *env = &session->vm->env;
+    saved s = { 0 };
+    SGLCORE_VEC(sglstore_source) sources = { 0 };
+    sgl_status status = gather(session, false, &s);
+    for (int64_t i = 0; i < s.states.count && status == SGL_OK; i++) {
+        const sglsession_state *state = &s.states.data[i];
+        status = sglcore_vec_push(env, &sources, (sglstore_source){ state->name, state->type, (uint8_t)state->role,
+                                                                   &s.places.data[i], read_place });
+    }
+    if (status == SGL_OK) status = sglstore_checkpoint_save(env, dir, step, meta, sources.data, sources.count, keep);
+    sglcore_vec_free(env, &sources);
+    scatter(session, &s);
+    return status;
+}
+
+sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only)
+{
+    if (!session || !path) return SGL_INVALID_ARGUMENT;
+    sglcore_env *env = &session->vm->env;
+    saved s = { 0 };
+    SGLCORE_VEC(sglstore_target) targets = { 0 };
+    sgl_status status = gather(session, parameters_only, &s);
+    for (int64_t i = 0; i < s.states.count && status == SGL_OK; i++) {
+        const sglsession_state *state = &s.states.data[i];
+        status = sglcore_vec_push(env, &targets, (sglstore_target){ state->name, state->type, (uint8_t)state->role,
+                                                                   &s.places.data[i], write_place });
+    }
+    if (status == SGL_OK) status = sglstore_checkpoint_load(env, path, targets.data, targets.count, parameters_only);
+    sglcore_vec_free(env, &targets);
+    scatter(session, &s);
+    return status;
+}
+
+sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta, int64_t *step)
+{
+    if (!vm || !dir || !path || !meta || !step) return SGL_INVALID_ARGUMENT;
+    sglsession_forget_found(vm);
+    *path = *meta = NULL;
+    SGLCORE_TRY(sglstore_checkpoint_find(&vm->env, dir, &vm->found_path, &vm->found_meta, step));
+    *path = vm->found_path;
+    *meta = vm->found_meta;
+    return SGL_OK;
+}
+
+void sglsession_forget_found(sgl_vm *vm)
+{
+    if (vm->found_path) sglcore_free(&vm->env, vm->found_path, strlen(vm->found_path) + 1);
+    if (vm->found_meta) sglcore_free(&vm->env, vm->found_meta, strlen(vm->found_meta) + 1);
+    vm->found_path = vm->found_meta = NULL;
+}
