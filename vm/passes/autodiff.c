@@ -142,7 +142,7 @@ static void add_gradient(backward *b, sglir_id node, uint32_t i)
     sglir_id value = sglir_arg(g, sglir_node_at(g, node), i), term = b->into[i];
     if (term == SGLIR_NONE || !b->wanted[i] || g->status != SGL_OK) return;
     if (!sglir_type_equal(sglir_type_of(g, term), sglir_type_of(g, value))) {
-        char want[256], got[256];
+        char want[SGLIR_TYPE_ROOM], got[SGLIR_TYPE_ROOM];
         sglir_fail_node(g, node, SGL_INTERNAL, "the gradient of argument %u is %s, and must be %s", i,
                         sglir_type_text(sglir_type_of(g, term), got, sizeof got),
                         sglir_type_text(sglir_type_of(g, value), want, sizeof want));
