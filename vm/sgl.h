@@ -320,6 +320,7 @@ typedef struct sgl_generate_config {
     const int32_t *prompt; /* at least one token */
     int64_t prompt_count;
     int64_t count;         /* tokens to make */
+    int64_t context;       /* positions that the program has; past them the last half is read in anew; 0: no bound */
     double temperature;    /* 0: the likeliest */
     int64_t top_k;         /* 0: all */
     double top_p;          /* 1: all */

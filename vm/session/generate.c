@@ -1,0 +1,227 @@
+/* generate.c -- generation: a decode program, one token after another, and the choice of the next one.
+ *
+ * Comes in: a decode program bound to the session whose parameters it reads, a prompt. Goes out: tokens, one by one. The
+ * program keeps keys and values in caches of the session; here is only the position. When the context is full, its last
+ * half is read in anew from position 0. Choice: softmax at a temperature over the top k, then the smallest set whose
+ * probability reaches p (Holtzman et al., arXiv:1904.09751), drawn with Philox keyed by seed and number of the token. */
+#include <math.h>
+#include <string.h>
+
+#include "session/session.h"
+
+typedef struct candidate {
+    double logit;
+    int32_t token;
+} candidate;
+
+typedef struct generator {
+    sglcore_env *env;
+    const sgl_generate_config *config;
+    sgl_dtype dtype; /* of the logits */
+    int64_t vocab;
+    void *logits;
+    int64_t logits_bytes;
+    candidate *heap;  /* vocab of them: the first `taken` are the chosen, sorted */
+    int32_t *history; /* prompt and made tokens */
+    int64_t history_count, history_capacity;
+    int64_t position; /* of the next token to be read in */
+    volatile sig_atomic_t *interrupted;
+} generator;
+
+/* ---- choice --------------------------------------------------------------------------------------------------------- */
+
+static double logit_at(const generator *g, int64_t i)
+{
+    return g->dtype == SGL_F64 ? ((const double *)g->logits)[i] : (double)((const float *)g->logits)[i];
+}
+
+/* Larger logit first, smaller token first among equals: the order does not depend on how it was found. */
+static bool before(candidate a, candidate b) { return a.logit > b.logit || (a.logit == b.logit && a.token < b.token); }
+
+static void sift(candidate *heap, int64_t count, int64_t at)
+{
+    for (;;) {
+        int64_t best = at, left = 2 * at + 1;
+        if (left < count && before(heap[left], heap[best])) best = left;
+        if (left + 1 < count && before(heap[left + 1], heap[best])) best = left + 1;
+        if (best == at) return;
+        candidate swapped = heap[at];
+        heap[at] = heap[best];
+        heap[best] = swapped;
+        at = best;
+    }
+}
+
+static double weight(const generator *g, double logit, double largest)
+{
+    return exp((logit - largest) / g->config->temperature);
+}
+
+/* Moves the `count` likeliest to the end of the heap's array, the likeliest last: number i is heap[vocab - 1 - i]. */
+static void take_best(const generator *g, int64_t count)
+{
+    for (int64_t i = 0; i < g->vocab; i++) g->heap[i] = (candidate){ logit_at(g, i), (int32_t)i };
+    for (int64_t i = g->vocab / 2; i-- > 0;) sift(g->heap, g->vocab, i);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t last = g->vocab - 1 - i;
+        candidate top = g->heap[0];
+        g->heap[0] = g->heap[last];
+        g->heap[last] = top;
+        sift(g->heap, last, 0);
+    }
+}
+
+/* The token in which the draw falls, among the top k and of these the fewest that hold the share top_p. */
+static int32_t draw(const generator *g, double uniform)
+{
+    const sgl_generate_config *c = g->config;
+    int64_t count = c->top_k > 0 && c->top_k < g->vocab ? c->top_k : g->vocab;
+    take_best(g, count);
+    const candidate *best = &g->heap[g->vocab - 1];
+    double all = 0;
+    for (int64_t i = 0; i < count; i++) all += weight(g, best[-i].logit, best->logit);
+    double share = c->top_p > 0 && c->top_p < 1 ? c->top_p : 1;
+    double kept = 0;
+    int64_t within = 0;
+    while (within < count && (within == 0 || kept < share * all)) kept += weight(g, best[-within++].logit, best->logit);
+    double left = uniform * kept;
+    for (int64_t i = 0; i < within; i++) {
+        left -= weight(g, best[-i].logit, best->logit);
+        if (left < 0) return best[-i].token;
+    }
+    return best[1 - within].token;
+}
+
+static int32_t likeliest(const generator *g)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < g->vocab; i++)
+        if (logit_at(g, i) > logit_at(g, best)) best = i;
+    return (int32_t)best;
+}
+
+static sgl_status choose(const generator *g, int64_t number, int32_t *token)
+{
+    for (int64_t i = 0; i < g->vocab; i++)
+        if (isnan(logit_at(g, i)))
+            return sglcore_fail(g->env, SGL_CORRUPT, "generate: the logit of token %lld is NaN; the parameters are damaged",
+                                (long long)i);
+    if (g->config->temperature <= 0) {
+        *token = likeliest(g);
+        return SGL_OK;
+    }
+    uint64_t seed = g->config->seed;
+    uint32_t counter[4] = { (uint32_t)number, (uint32_t)((uint64_t)number >> 32), 0, 0 }, words[4];
+    uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    sglcore_philox(counter, key, words);
+    *token = draw(g, ((double)words[0] + 0.5) / 4294967296.0);
+    return SGL_OK;
+}
+
+/* ---- reading in ------------------------------------------------------------------------------------------------------ */
+
+static sgl_status read_in(generator *g, int32_t token)
+{
+    sgl_program *decode = g->config->decode;
+    SGLCORE_TRY(sgl_feed(decode, "tokens", &token, sizeof token));
+    SGLCORE_TRY(sgl_feed(decode, "position", &g->position, sizeof g->position));
+    SGLCORE_TRY(sgl_step(decode));
+    g->position++;
+    return SGL_OK;
+}
+
+/* Reads in history[from..], beginning anew with the last half whenever the context is full. */
+static sgl_status read_history(generator *g, int64_t from)
+{
+    for (int64_t i = from; i < g->history_count; i++) {
+        if (g->config->context > 0 && g->position >= g->config->context) {
+            g->position = 0;
+            i -= g->config->context / 2;
+        }
+        SGLCORE_TRY(read_in(g, g->history[i]));
+        if (*g->interrupted) return SGL_OK;
+    }
+    return SGL_OK;
+}
+
+static sgl_status run(generator *g)
+{
+    SGLCORE_TRY(read_history(g, 0));
+    for (int64_t n = 0; n < g->config->count && !*g->interrupted; n++) {
+        int32_t token = 0;
+        SGLCORE_TRY(sgl_fetch(g->config->decode, "logits", g->logits, (size_t)g->logits_bytes));
+        SGLCORE_TRY(choose(g, n, &token));
+        g->history[g->history_count++] = token;
+        if (g->config->on_token) SGLCORE_TRY(g->config->on_token(g->config->user, token));
+        if (n + 1 < g->config->count) SGLCORE_TRY(read_history(g, g->history_count - 1));
+    }
+    if (!*g->interrupted) return SGL_OK;
+    *g->interrupted = 0;
+    return sglcore_fail(g->env, SGL_INTERRUPTED, "generation was interrupted");
+}
+
+/* ---- set-up ---------------------------------------------------------------------------------------------------------- */
+
+static sgl_status check(sglcore_env *env, const sgl_session *session, const sgl_generate_config *c)
+{
+    if (!c->decode || c->decode->session != session)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_generate: decode must be a program of this session");
+    if (!c->prompt || c->prompt_count < 1)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "generate: the prompt is empty; give at least one token");
+    if (c->count < 0 || c->top_k < 0 || !(c->temperature >= 0) || !(c->top_p >= 0 && c->top_p <= 1) || c->context < 0 ||
+        c->context == 1)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "generate: tokens, temperature and top_k must not be negative, top_p within 0..1, "
+                            "a context at least 2");
+    return SGL_OK;
+}
+
+static sgl_status find_logits(generator *g)
+{
+    const char *name;
+    sgl_type type;
+    for (int i = 0; sgl_program_fetch(g->config->decode, i, &name, &type) == SGL_OK && name; i++) {
+        if (strcmp(name, "logits") != 0) continue;
+        if ((type.dtype != SGL_F32 && type.dtype != SGL_F64) || type.rank != 2 || type.dims[0] != 1 || type.dims[1] < 1) break;
+        g->dtype = type.dtype;
+        g->vocab = type.dims[1];
+        g->logits_bytes = sglcore_dtype_bytes(type.dtype, g->vocab);
+        return SGL_OK;
+    }
+    return sglcore_fail(g->env, SGL_TYPE, "generate: the decode program fetches no logits f32[1, vocab]");
+}
+
+static sgl_status check_prompt(const generator *g)
+{
+    for (int64_t i = 0; i < g->config->prompt_count; i++)
+        if (g->config->prompt[i] < 0 || g->config->prompt[i] >= g->vocab)
+            return sglcore_fail(g->env, SGL_INVALID_ARGUMENT, "generate: token %lld of the prompt is %d, outside the vocabulary of %lld",
+                                (long long)i, g->config->prompt[i], (long long)g->vocab);
+    return SGL_OK;
+}
+
+static sgl_status generate(generator *g)
+{
+    SGLCORE_TRY(find_logits(g));
+    SGLCORE_TRY(check_prompt(g));
+    g->history_capacity = g->config->prompt_count + g->config->count;
+    g->logits = sglcore_alloc(g->env, (size_t)g->logits_bytes);
+    g->heap = sglcore_alloc(g->env, (size_t)g->vocab * sizeof *g->heap);
+    g->history = sglcore_alloc(g->env, (size_t)g->history_capacity * sizeof *g->history);
+    if (!g->logits || !g->heap || !g->history) return SGL_OUT_OF_MEMORY;
+    memcpy(g->history, g->config->prompt, (size_t)g->config->prompt_count * sizeof *g->history);
+    g->history_count = g->config->prompt_count;
+    return run(g);
+}
+
+sgl_status sgl_generate(sgl_session *session, const sgl_generate_config *config)
+{
+    if (!session || !config) return SGL_INVALID_ARGUMENT;
+    sglcore_env *env = &session->vm->env;
+    SGLCORE_TRY(check(env, session, config));
+    generator g = { .env = env, .config = config, .interrupted = &session->vm->interrupted };
+    sgl_status status = generate(&g);
+    sglcore_free(env, g.logits, (size_t)g.logits_bytes);
+    sglcore_free(env, g.heap, (size_t)g.vocab * sizeof *g.heap);
+    sglcore_free(env, g.history, (size_t)g.history_capacity * sizeof *g.history);
+    return status;
+}

@@ -1,0 +1,256 @@
+/* train.c -- the training loop: batches in, steps, evaluation, checkpoints.
+ *
+ * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a session
+ * whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate, clipping
+ * and norms are fetches of the program. Odd invariant: between the first step and the last the loop itself allocates
+ * nothing; only evaluation and saving may. */
+#include <math.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "session/session.h"
+
+typedef struct trainer {
+    sgl_session *session;
+    sglcore_env *env;
+    const sgl_train_config *config;
+    int64_t step;      /* done */
+    int64_t end;       /* leave after this one */
+    int64_t saved;     /* step of the last checkpoint, -1: none yet */
+    int64_t evaluated; /* step of the last evaluation, -1: none yet */
+    int64_t tokens;    /* per step */
+    int count;         /* rank-0 fetches */
+    const char **names;
+    double *values;
+} trainer;
+
+/* ---- scalars ---------------------------------------------------------------------------------------------------- */
+
+/* A rank-0 fetch of any dtype that the CPU computes in, as a double. */
+static sgl_status fetch_scalar(sgl_program *program, const char *name, sgl_dtype dtype, double *value)
+{
+    union {
+        double f64;
+        float f32;
+        int64_t i64;
+        int32_t i32;
+        uint8_t u8;
+    } got = { 0 };
+    int64_t bytes = sglcore_dtype_bytes(dtype, 1);
+    SGLCORE_TRY(sgl_fetch(program, name, &got, (size_t)bytes));
+    switch (dtype) {
+    case SGL_F64: *value = got.f64; return SGL_OK;
+    case SGL_F32: *value = (double)got.f32; return SGL_OK;
+    case SGL_I64: *value = (double)got.i64; return SGL_OK;
+    case SGL_I32: *value = (double)got.i32; return SGL_OK;
+    case SGL_BOOL: *value = got.u8; return SGL_OK;
+    default:
+        return sglcore_fail(&program->session->vm->env, SGL_UNSUPPORTED, "fetch '%s': a scalar of dtype %s is not read here",
+                            name, sgl_dtype_name(dtype));
+    }
+}
+
+static sgl_status find_scalars(trainer *t)
+{
+    const char *name;
+    sgl_type type;
+    int total = 0;
+    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++) total += type.rank == 0;
+    if (total == 0) return SGL_OK;
+    t->names = sglcore_alloc(t->env, (size_t)total * sizeof *t->names);
+    t->values = sglcore_alloc(t->env, (size_t)total * sizeof *t->values);
+    t->count = total;
+    if (!t->names || !t->values) return SGL_OUT_OF_MEMORY;
+    int at = 0;
+    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+        if (type.rank == 0) t->names[at++] = name;
+    return SGL_OK;
+}
+
+static sgl_status read_scalars(trainer *t)
+{
+    const char *name;
+    sgl_type type;
+    int at = 0;
+    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+        if (type.rank == 0) SGLCORE_TRY(fetch_scalar(t->config->train, name, type.dtype, &t->values[at++]));
+    return SGL_OK;
+}
+
+/* ---- feeds -------------------------------------------------------------------------------------------------------- */
+
+static bool has_feed(const sgl_program *program, const char *name, sgl_type *type)
+{
+    const char *has;
+    for (int i = 0; sgl_program_feed(program, i, &has, type) == SGL_OK && has; i++)
+        if (strcmp(has, name) == 0) return true;
+    return false;
+}
+
+static sgl_status feed_number(sgl_program *program, const char *name, int64_t value)
+{
+    sgl_type type;
+    if (!has_feed(program, name, &type)) return SGL_OK;
+    return sgl_feed(program, name, &value, sizeof value);
+}
+
+static sgl_status feed_tokens(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
+{
+    sgl_tokens *tokens = t->config->tokens;
+    SGLCORE_TRY(is_eval ? sgl_tokens_eval(tokens, cursor, tokens->inputs, tokens->targets)
+                        : sgl_tokens_train(tokens, cursor, tokens->inputs, tokens->targets));
+    SGLCORE_TRY(sgl_feed(program, "tokens", tokens->inputs, (size_t)tokens->buffer_bytes));
+    return sgl_feed(program, "targets", tokens->targets, (size_t)tokens->buffer_bytes);
+}
+
+static sgl_status feed_batch(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
+{
+    if (t->config->tokens) return feed_tokens(t, program, cursor, is_eval);
+    if (t->config->feed) return t->config->feed(t->config->user, program, cursor, is_eval);
+    return SGL_OK;
+}
+
+static int64_t tokens_per_step(const sgl_program *program)
+{
+    sgl_type type;
+    int64_t count = 1;
+    if (!has_feed(program, "tokens", &type)) return 0;
+    for (int i = 0; i < type.rank; i++) count *= type.dims[i];
+    return count;
+}
+
+/* ---- evaluation and checkpoints ------------------------------------------------------------------------------------- */
+
+static int64_t eval_batches(const trainer *t)
+{
+    int64_t wanted = t->config->eval_batches > 0 ? t->config->eval_batches : INT64_MAX;
+    if (!t->config->tokens) return wanted;
+    int64_t has = 0;
+    sgl_tokens_sizes(t->config->tokens, NULL, NULL, NULL, &has);
+    return has < wanted ? has : wanted;
+}
+
+/* Mean loss over the held-out batches, each weighted by its valid targets. */
+static sgl_status evaluate(trainer *t)
+{
+    sgl_program *eval = t->config->eval;
+    sgl_type sum_type, count_type;
+    double loss_sum = 0, count = 0;
+    const char *name;
+    sum_type.dtype = count_type.dtype = SGL_F32;
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK && name && strcmp(name, "loss_sum") != 0;) i++;
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0;) i++;
+    int64_t batches = eval_batches(t);
+    for (int64_t b = 0; b < batches && !t->session->vm->interrupted; b++) {
+        sgl_status status = feed_batch(t, eval, b, true);
+        if (status == SGL_NOT_FOUND && !t->config->tokens) break;
+        if (status != SGL_OK) return status;
+        SGLCORE_TRY(feed_number(eval, "step", t->step));
+        SGLCORE_TRY(feed_number(eval, "seed", (int64_t)t->config->seed));
+        SGLCORE_TRY(sgl_step(eval));
+        double batch_sum, batch_count;
+        SGLCORE_TRY(fetch_scalar(eval, "loss_sum", sum_type.dtype, &batch_sum));
+        SGLCORE_TRY(fetch_scalar(eval, "count", count_type.dtype, &batch_count));
+        loss_sum += batch_sum;
+        count += batch_count;
+    }
+    t->evaluated = t->step;
+    if (!t->config->on_eval || count <= 0) return SGL_OK;
+    return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
+}
+
+/* The host's meta with what a resumed run must know: step (which is the data cursor too) and seed. */
+static sgl_status make_meta(trainer *t, char **text)
+{
+    json_error_t error;
+    json_t *meta = t->config->meta ? json_loads(t->config->meta, JSON_REJECT_DUPLICATES, &error) : json_object();
+    if (!json_is_object(meta)) {
+        json_decref(meta);
+        return sglcore_fail(t->env, SGL_INVALID_ARGUMENT, "sgl_train: meta is no JSON object");
+    }
+    int bad = json_object_set_new(meta, "step", json_integer(t->step));
+    bad |= json_object_set_new(meta, "steps", json_integer(t->config->steps));
+    bad |= json_object_set_new(meta, "cursor", json_integer(t->step));
+    bad |= json_object_set_new(meta, "seed", json_integer((json_int_t)t->config->seed));
+    size_t bytes = bad ? 0 : json_dumpb(meta, NULL, 0, JSON_COMPACT);
+    *text = bytes ? sglcore_alloc(t->env, bytes + 1) : NULL;
+    if (*text) (*text)[json_dumpb(meta, *text, bytes, JSON_COMPACT)] = 0;
+    json_decref(meta);
+    return *text ? SGL_OK : sglcore_fail(t->env, SGL_OUT_OF_MEMORY, "sgl_train: no memory for the checkpoint's meta");
+}
+
+static sgl_status save(trainer *t)
+{
+    char *meta = NULL;
+    SGLCORE_TRY(make_meta(t, &meta));
+    sgl_status status = sgl_checkpoint_save(t->session, t->config->out, t->step, meta, t->config->keep);
+    sglcore_free(t->env, meta, strlen(meta) + 1);
+    if (status != SGL_OK) return status;
+    t->saved = t->step;
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/step-%08lld", t->config->out, (long long)t->step);
+    if (!t->config->on_save || length < 0 || length >= (int)sizeof path) return SGL_OK;
+    return t->config->on_save(t->config->user, t->step, path);
+}
+
+/* ---- the loop --------------------------------------------------------------------------------------------------------- */
+
+static sgl_status one_step(trainer *t)
+{
+    sgl_program *train = t->config->train;
+    int64_t start = sglcore_now_ns();
+    SGLCORE_TRY(feed_batch(t, train, t->step, false));
+    SGLCORE_TRY(feed_number(train, "step", t->step + 1));
+    SGLCORE_TRY(feed_number(train, "seed", (int64_t)t->config->seed));
+    SGLCORE_TRY(sgl_step(train));
+    t->step++;
+    SGLCORE_TRY(read_scalars(t));
+    sgl_step_record record = { .step = t->step, .steps = t->config->steps, .tokens = t->tokens, .count = t->count,
+                               .step_ms = (double)(sglcore_now_ns() - start) / 1e6, .names = t->names, .values = t->values };
+    return t->config->on_step ? t->config->on_step(t->config->user, &record) : SGL_OK;
+}
+
+static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+static sgl_status run(trainer *t)
+{
+    const sgl_train_config *c = t->config;
+    while (t->step < t->end && !t->session->vm->interrupted) {
+        SGLCORE_TRY(one_step(t));
+        if (c->eval && due(t->step, c->eval_every)) SGLCORE_TRY(evaluate(t));
+        if (c->out && due(t->step, c->save_every)) SGLCORE_TRY(save(t));
+    }
+    if (c->eval && !t->session->vm->interrupted && t->step == c->steps && t->evaluated != t->step) SGLCORE_TRY(evaluate(t));
+    if (c->out && t->saved != t->step && t->step > c->start_step) SGLCORE_TRY(save(t));
+    if (!t->session->vm->interrupted) return SGL_OK;
+    t->session->vm->interrupted = 0;
+    return sglcore_fail(t->env, SGL_INTERRUPTED, "interrupted after step %lld", (long long)t->step);
+}
+
+static sgl_status check(const sgl_session *session, const sgl_train_config *c)
+{
+    sglcore_env *env = &session->vm->env;
+    if (!c->train || c->train->session != session || (c->eval && c->eval->session != session))
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: the programs must be of this session");
+    if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
+    if (c->start_step > c->steps)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: %lld steps are done already, the run has %lld; ask for more steps",
+                            (long long)c->start_step, (long long)c->steps);
+    return SGL_OK;
+}
+
+sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
+{
+    if (!session || !config) return SGL_INVALID_ARGUMENT;
+    SGLCORE_TRY(check(session, config));
+    trainer t = { .session = session, .env = &session->vm->env, .config = config, .step = config->start_step, .saved = -1,
+                  .evaluated = -1, .end = config->steps, .tokens = tokens_per_step(config->train) };
+    if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
+    sgl_status status = find_scalars(&t);
+    if (status == SGL_OK) status = run(&t);
+    sglcore_free(t.env, t.names, (size_t)t.count * sizeof *t.names);
+    sglcore_free(t.env, t.values, (size_t)t.count * sizeof *t.values);
+    return status;
+}
