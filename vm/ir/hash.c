@@ -165,7 +165,7 @@ sglcore_hash sglir_job_hash(const sglir_graph *g)
         sglcore_hasher_u64(&h, (uint64_t)member->offset);
         add_type(&h, &member->type);
     }
-    for (int i = 0; i < 5; i++) sglcore_hasher_u64(&h, (uint64_t)g->space_bytes[i]);
+    for (int i = 1; i < 5; i++) sglcore_hasher_u64(&h, (uint64_t)g->space_bytes[i]);
     sglcore_hasher_u64(&h, (uint64_t)g->arena_lower_bound);
     return sglcore_hasher_end(&h);
 }

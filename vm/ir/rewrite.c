@@ -89,24 +89,32 @@ static void visit_nodes(const visit *v, sglir_id region)
     }
 }
 
-/* A region's last parameters stand for the node's arguments and take the types that these have now; those before
- * (scan's index) stay as they are. */
+/* A region's last parameters stand for the node's arguments: where a rule has changed an argument's type, the
+ * parameter's follows. All others (scan's index before them, too) stay as they are. */
+static sglir_type parameter_type(const sglir_rewrite *rewrite, const sglir_node *node, const sglir_id *args,
+                                 const sglir_region *region, int64_t i)
+{
+    int64_t arg = i - (region->parameters.count - node->arg_count);
+    const sglir_type *was = sglir_type_of(rewrite->from, region->parameters.data[i]);
+    if (arg < 0 || arg >= node->arg_count) return *was;
+    const sglir_type *now = sglir_type_of(rewrite->to, args[arg]);
+    return sglir_type_equal(now, sglir_type_of(rewrite->from, sglir_arg(rewrite->from, node, (uint32_t)arg))) ? *was
+                                                                                                              : *now;
+}
+
 static sglir_id visit_region(const visit *v, const sglir_node *node, const sglir_id *args, sglir_id id)
 {
     sglir_rewrite *rewrite = v->rewrite;
     sglir_graph *to = rewrite->to;
     const sglir_region *region = &rewrite->from->regions.data[id];
-    int64_t count = region->parameters.count, before = count - node->arg_count;
+    int64_t count = region->parameters.count;
     sglir_id made = SGLIR_NONE;
     sglir_type *types = sglcore_alloc(to->env, (size_t)count * sizeof *types);
     id_room room = { .ids = NULL };
     if (count > 0 && types == NULL) {
         to->status = SGL_OUT_OF_MEMORY;
     } else if (room_take(to, &room, (size_t)(count > region->results.count ? count : region->results.count))) {
-        for (int64_t i = 0; i < count; i++) {
-            types[i] = before >= 0 && i >= before ? *sglir_type_of(to, args[i - before])
-                                                  : *sglir_type_of(rewrite->from, region->parameters.data[i]);
-        }
+        for (int64_t i = 0; i < count; i++) { types[i] = parameter_type(rewrite, node, args, region, i); }
         made = sglir_region_begin(to, types, (int)count, room.ids);
         for (int64_t i = 0; i < count && to->status == SGL_OK; i++) {
             copy_value(rewrite, region->parameters.data[i], room.ids[i]);
