@@ -71,7 +71,6 @@ sgl_status sglir_infer_is_scalar_i64(const sglir_infer *in, int i, const char *w
 sgl_status sglir_infer_rank(const sglir_infer *in, int i, int rank, const char *form); /* form: "[b, t, h, d]" */
 /* Makes `type` from a list attribute of dims. */
 sgl_status sglir_infer_dims(const sglir_infer *in, sgl_dtype dtype, const sglir_named *dims, sglir_type *type);
-sgl_status sglir_infer_dtype(const sglir_infer *in, const char *name, sgl_dtype *dtype);
 
 static inline bool sglir_dtype_is_integer(sgl_dtype dtype)
 {

@@ -1,0 +1,137 @@
+/* infer_control.c -- result types at the borders of a graph and of its regions: input, grad, scan, fused.
+ *
+ * In: attributes, argument types, closed regions. Out: types. Odd invariant: a region's types are taken as they are, with
+ * all that they owe, because its nodes were already checked one by one. */
+#include <inttypes.h>
+
+#include "ir/infer.h"
+
+sgl_status sglir_infer_input(const sglir_infer *in)
+{
+    const sglir_named *layout = sglir_infer_attr(in, "layout");
+    int64_t role = sglir_infer_int(in, "role"), partial = sglir_infer_int(in, "partial");
+    sglir_type *result = &in->results[0];
+    if (sglir_infer_attr(in, "name")->s[0] == '\0') return sglir_infer_fail(in, "an input needs a name");
+    if (role < SGL_PARAMETER || role > SGL_CACHE) return sglir_infer_fail(in, "there is no role %" PRId64, role);
+    if (in->g->open.count != 1) return sglir_infer_fail(in, "an input stands in the graph's top region only");
+    SGLCORE_TRY(sglir_infer_dims(in, (sgl_dtype)sglir_infer_int(in, "dtype"), sglir_infer_attr(in, "dims"), result));
+    if (partial < 0 || partial >> SGLIR_AXIS_COUNT != 0)
+        return sglir_infer_fail(in, "partial is %" PRId64 ": a bit for each of the %d axes is needed", partial,
+                                SGLIR_AXIS_COUNT);
+    if (layout->i != 0 && layout->i != SGLIR_AXIS_COUNT)
+        return sglir_infer_fail(in, "layout has %" PRId64 " entries, one for each of the %d axes is needed", layout->i,
+                                SGLIR_AXIS_COUNT);
+    for (int64_t axis = 0; axis < layout->i; axis++) {
+        if (layout->ints[axis] < -1 || layout->ints[axis] >= result->rank)
+            return sglir_infer_fail(in, "layout splits dimension %" PRId64 " of %d", layout->ints[axis], result->rank);
+        if (layout->ints[axis] >= 0 && (partial >> axis & 1) != 0)
+            return sglir_infer_fail(in, "both split and partial over %s", sglir_axis_name((int)axis));
+        result->sharded[axis] = (int8_t)layout->ints[axis];
+    }
+    result->partial = (uint8_t)partial;
+    result->scaled = (uint8_t)sglir_infer_int(in, "scaled");
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_grad(const sglir_infer *in)
+{
+    const sglir_type *of = sglir_infer_arg(in, 0);
+    char text[SGLIR_TYPE_ROOM];
+    if (of->rank != 0 || !sglcore_dtype_is_float((sgl_dtype)of->dtype))
+        return sglir_infer_fail(in, "of %s: what is derived must be a float scalar; sum it first",
+                                sglir_type_text(of, text, sizeof text));
+    for (int i = 1; i < in->arg_count; i++) {
+        SGLCORE_TRY(sglir_infer_is_float(in, i));
+        in->results[i - 1] = sglir_infer_whole(in, i);
+    }
+    *in->count = in->arg_count - 1;
+    return SGL_OK;
+}
+
+static const sglir_region *only_region(const sglir_infer *in)
+{
+    if (in->region_count != 1) {
+        sglir_infer_fail(in, "holds one region, not %d", in->region_count);
+        return NULL;
+    }
+    return &in->g->regions.data[in->regions[0]];
+}
+
+static sgl_status must_equal(const sglir_infer *in, const char *what, int i, const sglir_type *have,
+                             const sglir_type *want)
+{
+    char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
+    if (sglir_type_equal(have, want)) return SGL_OK;
+    return sglir_infer_fail(in, "%s %d is %s, %s is needed", what, i, sglir_type_text(have, a, sizeof a),
+                            sglir_type_text(want, b, sizeof b));
+}
+
+sgl_status sglir_infer_scan(const sglir_infer *in)
+{
+    const sglir_region *region = only_region(in);
+    if (region == NULL) return SGL_TYPE;
+    int64_t steps = sglir_infer_int(in, "steps");
+    if (steps < 0) return sglir_infer_fail(in, "%" PRId64 " steps", steps);
+    if (region->parameters.count != in->arg_count + 1 || region->results.count != in->arg_count)
+        return sglir_infer_fail(
+            in,
+            "%d carries need a region of (index, carries) that yields the carries, not one with %" PRId64
+            " parameters and %" PRId64 " results",
+            in->arg_count, region->parameters.count, region->results.count);
+    const sglir_type index = sglir_type_make(SGL_I64, 0, NULL);
+    SGLCORE_TRY(must_equal(in, "parameter", 0, sglir_type_of(in->g, region->parameters.data[0]), &index));
+    for (int i = 0; i < in->arg_count; i++) {
+        const sglir_type *carry = sglir_infer_arg(in, i);
+        SGLCORE_TRY(must_equal(in, "parameter", i + 1, sglir_type_of(in->g, region->parameters.data[i + 1]), carry));
+        SGLCORE_TRY(
+            must_equal(in, "what is yielded as carry", i, sglir_type_of(in->g, region->results.data[i]), carry));
+        in->results[i] = *carry;
+    }
+    *in->count = in->arg_count;
+    return SGL_OK;
+}
+
+/* A kernel sees its parameters only, and holds no region of its own. */
+static sgl_status check_closed(const sglir_infer *in, sglir_id id)
+{
+    const sglir_graph *g = in->g;
+    const sglir_region *region = &g->regions.data[id];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
+        if (node->region_count > 0)
+            return sglir_infer_fail(in, "its region holds a region, of %s", sglir_ops[node->op].name);
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            if (sglir_value_at(g, sglir_arg(g, node, i))->region != id)
+                return sglir_infer_fail(in, "%s in its region uses a value from outside; hand it over as an argument",
+                                        sglir_ops[node->op].name);
+        }
+    }
+    for (int64_t i = 0; i < region->results.count; i++) {
+        if (sglir_value_at(g, region->results.data[i])->region != id)
+            return sglir_infer_fail(in, "its region yields a value from outside");
+    }
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_fused(const sglir_infer *in)
+{
+    const sglir_region *region = only_region(in);
+    if (region == NULL) return SGL_TYPE;
+    const sglir_named *domain = sglir_infer_attr(in, "domain");
+    int64_t inner = sglir_infer_int(in, "inner");
+    sglir_type shape;
+    SGLCORE_TRY(sglir_infer_dims(in, SGL_F32, domain, &shape));
+    if (inner < 0 || inner > domain->i)
+        return sglir_infer_fail(in, "inner is %" PRId64 " of %" PRId64 " dimensions", inner, domain->i);
+    if (region->parameters.count != in->arg_count)
+        return sglir_infer_fail(in, "%d arguments for a region of %" PRId64 " parameters", in->arg_count,
+                                region->parameters.count);
+    for (int i = 0; i < in->arg_count; i++)
+        SGLCORE_TRY(
+            must_equal(in, "parameter", i, sglir_type_of(in->g, region->parameters.data[i]), sglir_infer_arg(in, i)));
+    SGLCORE_TRY(check_closed(in, in->regions[0]));
+    if (region->results.count == 0) return sglir_infer_fail(in, "its region yields nothing");
+    for (int64_t i = 0; i < region->results.count; i++) in->results[i] = *sglir_type_of(in->g, region->results.data[i]);
+    *in->count = (int)region->results.count;
+    return SGL_OK;
+}
