@@ -1,0 +1,24 @@
+--- models: whole models, one per file, loaded when first used.
+--- Comes in: a name. Goes out: a function from a configuration to a module.
+
+local core = require "sgl.core"
+
+local names = { "gpt2", "llama" }
+
+---@class sgl.models
+local models = {}
+
+return setmetatable(models, {
+  __index = function(self, name)
+    for _, known in ipairs(names) do
+      if known == name then
+        local found = require("sgl.models." .. name)
+        rawset(self, name, found)
+        return found
+      end
+    end
+    local near = core.nearest(tostring(name), names)
+    core.error(("models has no '%s'%s"):format(tostring(name), near and ("; did you mean '" .. near .. "'?") or ""))
+  end,
+  __tostring = function() return "sgl.models" end,
+})

@@ -1,0 +1,23 @@
+--- nn.dropout: sets elements to zero with probability `rate` while training and scales the others by 1 / (1 - rate)
+--- (Srivastava et al., JMLR 15, 2014).
+--- Comes in: x of any shape. Goes out: the same shape; x itself when not training. The mask depends on the run's seed, the
+--- step, the module's path and the element's place in the whole batch, and on nothing else.
+
+local core = require "sgl.core"
+local base = require "sgl.nn.module"
+local ops = require "sgl.ops"
+local trace = require "sgl.trace"
+
+---@param rate number 0 <= rate < 1
+---@return sgl.module
+return function(rate)
+  if type(rate) ~= "number" or not (rate >= 0 and rate < 1) then
+    core.error(("dropout: rate must be at least 0 and below 1, not %s"):format(tostring(rate)))
+  end
+  return base.module(("dropout(%g)"):format(rate), {}, function(x)
+    if rate == 0 or trace.mode() ~= "train" then return x end
+    local context = trace.context()
+    local uniform = ops.random_uniform(context.seed, context.step, core.constant(0, "i64"), trace.random_id(), ops.shape(x), core.dtype(x))
+    return ops.select(ops.less(uniform, rate), core.constant(0, core.dtype(x)), x * (1 / (1 - rate)))
+  end)
+end

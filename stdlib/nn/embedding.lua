@@ -1,0 +1,17 @@
+--- nn.embedding: a row of numbers for each token.
+--- Comes in: integer tokens [...]. Goes out: [..., dim]. Weight [vocab, dim]; nn.tied_head uses the same weight as the head.
+
+local base = require "sgl.nn.module"
+local initial = require "sgl.nn.initial"
+local ops = require "sgl.ops"
+
+---@param vocab integer
+---@param dim integer
+---@param options { init: function? }? default: normal with std 0.02
+---@return sgl.module
+return function(vocab, dim, options)
+  local weight = base.parameter { vocab, dim, init = options and options.init or initial.normal(0.02) }
+  return base.module(("embedding(%d, %d)"):format(vocab, dim), { weight = weight }, function(tokens)
+    return ops.gather(weight(), tokens)
+  end)
+end

@@ -1,0 +1,33 @@
+--- nn.init: how a parameter gets its first value.
+--- Comes in: numbers. Goes out: functions of (dims, dtype, seed, id) that make a tensor in the init graph; random ones are the
+--- same numbers wherever and in whatever part they are computed.
+
+local core = require "sgl.core"
+local ops = require "sgl.ops"
+
+local initial = {}
+
+--- Normal numbers with mean 0 and the given standard deviation.
+function initial.normal(std)
+  return function(dims, dtype, seed, id)
+    local zero = core.constant(0, "i64")
+    return ops.random_normal(seed, zero, zero, id, dims, dtype) * std
+  end
+end
+
+--- Uniform numbers in [-bound, bound).
+function initial.uniform(bound)
+  return function(dims, dtype, seed, id)
+    local zero = core.constant(0, "i64")
+    return ops.random_uniform(seed, zero, zero, id, dims, dtype) * (2 * bound) - bound
+  end
+end
+
+function initial.constant(value)
+  return function(dims, dtype) return ops.broadcast(core.constant(value, dtype), dims) end
+end
+
+initial.zeros = initial.constant(0)
+initial.ones = initial.constant(1)
+
+return initial

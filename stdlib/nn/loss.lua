@@ -1,0 +1,62 @@
+--- nn.cross_entropy, nn.tied_head, nn.head: the last product of a language model and its loss.
+--- A head gives logits that are not multiplied out yet: hidden [..., dim] and weight [vocab, dim]. The loss takes them so,
+--- in chunks of rows, and the whole logits never stand in memory; `:tensor()` multiplies them out.
+
+local core = require "sgl.core"
+local base = require "sgl.nn.module"
+local initial = require "sgl.nn.initial"
+local ops = require "sgl.ops"
+
+---@class sgl.logits
+---@field hidden sgl.tensor [..., dim]
+---@field weight sgl.tensor [vocab, dim]
+local Logits = {}
+Logits.__index = Logits
+
+--- The logits as a tensor [..., vocab].
+function Logits:tensor() return ops.linear(self.hidden, self.weight) end
+function Logits:__tostring() return ("logits of %s by %s"):format(tostring(self.hidden), tostring(self.weight)) end
+
+local loss = {}
+
+--- Logits by the embedding's own weight.
+---@param embedding sgl.module an nn.embedding
+---@param hidden sgl.tensor [..., dim]
+---@return sgl.logits
+function loss.tied_head(embedding, hidden)
+  if not base.is_module(embedding) or not embedding.weight then
+    core.error("tied_head(embedding, hidden): the first argument must be an nn.embedding")
+  end
+  return setmetatable({ hidden = hidden, weight = embedding.weight() }, Logits)
+end
+
+--- A head with a weight of its own [vocab, dim].
+---@return sgl.module
+function loss.head(dim, vocab, options)
+  local weight = base.parameter { vocab, dim, init = options and options.init or initial.normal(0.02) }
+  return base.module(("head(%d, %d)"):format(dim, vocab), { weight = weight }, function(hidden)
+    return setmetatable({ hidden = hidden, weight = weight() }, Logits)
+  end)
+end
+
+--- Mean loss in nats over the targets that are not `ignore`: a sum and a count. Returns both the mean and the count, so that
+--- batches with different counts are weighted rightly.
+---@param logits sgl.logits|sgl.tensor [..., vocab]
+---@param targets sgl.tensor integer [...]
+---@param options { ignore: integer? }? default -1
+---@return sgl.tensor mean rank 0
+---@return sgl.tensor count rank 0
+function loss.cross_entropy(logits, targets, options)
+  local ignore = options and options.ignore or -1
+  local losses
+  if getmetatable(logits) == Logits then
+    losses = ops.linear_cross_entropy(logits.hidden, logits.weight, targets, ignore)
+  else
+    losses = ops.cross_entropy(logits, targets, ignore)
+  end
+  local count = ops.sum(ops.cast(ops.not_equal(targets, ignore), core.dtype(losses)))
+  return ops.sum(losses) / ops.maximum(count, 1), count
+end
+
+loss.Logits = Logits
+return loss

@@ -1,0 +1,38 @@
+--- nn.mlp: down(activation(up(x))), with biases: the feed-forward block of GPT-2.
+--- Comes in: x [..., dim]. Goes out: the same shape. Children up (linear dim to hidden) and down (linear hidden to dim).
+
+local core = require "sgl.core"
+local base = require "sgl.nn.module"
+local linear = require "sgl.nn.linear"
+local ops = require "sgl.ops"
+
+local activations = {
+  gelu = function(x) return ops.gelu(x) end,
+  gelu_exact = function(x) return ops.gelu(x, true) end,
+  silu = ops.silu,
+  relu = function(x) return ops.maximum(x, 0) end,
+  tanh = ops.tanh,
+}
+
+---@param dim integer
+---@param hidden integer
+---@param options { activation: string?, bias: boolean?, init: function?, init_out: function? }? default gelu, with bias
+---@return sgl.module
+return function(dim, hidden, options)
+  options = options or {}
+  local name = options.activation or "gelu"
+  local activation = activations[name]
+  if not activation then
+    local names = {}
+    for known in pairs(activations) do names[#names + 1] = known end
+    table.sort(names)
+    local near = core.nearest(name, names)
+    core.error(("mlp: there is no activation '%s'%s"):format(name, near and ("; did you mean '" .. near .. "'?") or ""))
+  end
+  local bias = options.bias ~= false
+  local up = linear(dim, hidden, { bias = bias, init = options.init })
+  local down = linear(hidden, dim, { bias = bias, init = options.init_out or options.init })
+  return base.module(("mlp(%d, %d, %s)"):format(dim, hidden, name), { up = up, down = down }, function(x)
+    return down(activation(up(x)))
+  end)
+end

@@ -1,0 +1,139 @@
+--- Modules and parameters: what a model is made of.
+--- Comes in: children by name and a forward function. Goes out: a callable whose parameters have path names
+--- ("blocks.0.attn.wq") once a job names its model. A parameter, called, is its tensor in the graph being traced.
+--- Invariant: children are visited in the order in which they were made, so that paths and sections do not depend on the
+--- order of a Lua table.
+
+local core = require "sgl.core"
+local trace = require "sgl.trace"
+
+local made = 0
+local function serial()
+  made = made + 1
+  return made
+end
+
+---- parameters ----
+
+---@class sgl.parameter
+---@field dims integer[]
+---@field init fun(dims: integer[], dtype: string, seed: sgl.tensor, id: integer): sgl.tensor
+---@field path string?
+local Parameter = {}
+Parameter.__index = Parameter
+
+function Parameter:__call()
+  if not self.path then
+    core.error(("parameter of shape {%s}: it belongs to no module of the job's model"):format(table.concat(self.dims, ", ")))
+  end
+  return core.input("parameter", self.path, trace.dtype(), self.dims)
+end
+
+function Parameter:__tostring()
+  return ("parameter %s {%s}"):format(self.path or "(unnamed)", table.concat(self.dims, ", "))
+end
+
+--- A parameter of the given shape: nn.parameter{ 10, 20, init = nn.init.normal(0.02) }.
+local function parameter(options)
+  local dims = {}
+  for i, extent in ipairs(options) do
+    if math.type(extent) ~= "integer" or extent < 0 then
+      core.error(("parameter: extent %d is %s, it must be an integer of at least 0"):format(i, tostring(extent)))
+    end
+    dims[i] = extent
+  end
+  if type(options.init) ~= "function" then core.error("parameter: give init, such as nn.init.normal(0.02)") end
+  return setmetatable({ dims = dims, init = options.init, serial = serial() }, Parameter)
+end
+
+---- modules ----
+
+---@class sgl.module
+---@field kind string
+---@field path string?
+local Module = {}
+
+function Module.__index(self, key)
+  local method = rawget(Module, key)
+  if method ~= nil then return method end
+  return rawget(self, "children")[key]
+end
+
+function Module.__call(self, ...)
+  if not self.path then core.error(("%s: this module belongs to no model of a job"):format(self.kind)) end
+  return trace.within(self.path, self.forward, ...)
+end
+
+local function is_module(x) return getmetatable(x) == Module end
+local function is_parameter(x) return getmetatable(x) == Parameter end
+
+-- { key, child } in the order of making; lists of modules count as children "key.0", "key.1", ...
+local function ordered(children)
+  local list = {}
+  local function add(key, child)
+    if is_module(child) or is_parameter(child) then
+      list[#list + 1] = { key = key, child = child }
+    elseif type(child) == "table" and getmetatable(child) == nil then
+      for i, inner in ipairs(child) do add(key == "" and tostring(i - 1) or key .. "." .. (i - 1), inner) end
+    end
+  end
+  for key, child in pairs(children) do add(type(key) == "number" and tostring(key - 1) or key, child) end
+  table.sort(list, function(a, b)
+    if a.child.serial ~= b.child.serial then return a.child.serial < b.child.serial end
+    return a.key < b.key
+  end)
+  return list
+end
+
+--- Names the module and all below it, and lists its parameters in order; a shared one keeps its first name.
+---@return sgl.parameter[]
+function Module:parameters(prefix)
+  local found, seen = {}, {}
+  local function visit(module, path)
+    if seen[module] then return end
+    seen[module] = true
+    module.path = module.path or (path == "" and module.kind or path)
+    for _, entry in ipairs(ordered(module.children)) do
+      local name = path == "" and entry.key or path .. "." .. entry.key
+      if is_module(entry.child) then
+        visit(entry.child, name)
+      elseif not seen[entry.child] then
+        seen[entry.child] = true
+        entry.child.path = entry.child.path or name
+        found[#found + 1] = entry.child
+      end
+    end
+  end
+  visit(self, prefix or "")
+  return found
+end
+
+function Module:__tostring()
+  local lines = {}
+  local function show(module, name, depth)
+    lines[#lines + 1] = ("  "):rep(depth) .. (name and name .. ": " or "") .. module.kind
+    for _, entry in ipairs(ordered(module.children)) do
+      if is_module(entry.child) then
+        show(entry.child, entry.key, depth + 1)
+      else
+        lines[#lines + 1] = ("  "):rep(depth + 1) .. entry.key .. ": {" .. table.concat(entry.child.dims, ", ") .. "}"
+      end
+    end
+  end
+  show(self, nil, 0)
+  return table.concat(lines, "\n")
+end
+
+--- A module of its own: nn.module("block", { norm = norm, ffn = ffn }, function(x) return x + ffn(norm(x)) end).
+---@param kind string what it is, for printing
+---@param children table<string, sgl.module|sgl.parameter|table>
+---@param forward function
+---@return sgl.module
+local function module(kind, children, forward)
+  if type(kind) ~= "string" or type(children) ~= "table" or type(forward) ~= "function" then
+    core.error("module(kind, children, forward): a string, a table of modules and parameters, a function")
+  end
+  return setmetatable({ kind = kind, children = children, forward = forward, serial = serial() }, Module)
+end
+
+return { module = module, parameter = parameter, is_module = is_module, is_parameter = is_parameter }

@@ -1,0 +1,17 @@
+--- nn.rms_norm: x / sqrt(mean(x^2) + eps) * gain over the last dimension (Zhang, Sennrich, arXiv:1910.07467).
+--- Comes in: x [..., dim]. Goes out: the same shape. Weight (the gain) [dim].
+
+local base = require "sgl.nn.module"
+local initial = require "sgl.nn.initial"
+local ops = require "sgl.ops"
+
+---@param dim integer
+---@param options { eps: number? }? default 1e-5
+---@return sgl.module
+return function(dim, options)
+  local eps = options and options.eps or 1e-5
+  local weight = base.parameter { dim, init = initial.ones }
+  return base.module(("rms_norm(%d)"):format(dim), { weight = weight }, function(x)
+    return ops.rms_norm(x, weight(), eps)
+  end)
+end

@@ -1,0 +1,21 @@
+--- nn.swiglu: down(silu(gate(x)) * up(x)) (Shazeer, arXiv:2002.05202).
+--- Comes in: x [..., dim]. Goes out: the same shape. Weights gate and up [hidden, dim], down [dim, hidden].
+
+local base = require "sgl.nn.module"
+local initial = require "sgl.nn.initial"
+local ops = require "sgl.ops"
+
+---@param dim integer
+---@param hidden integer
+---@param options { init: function?, init_out: function? }?
+---@return sgl.module
+return function(dim, hidden, options)
+  options = options or {}
+  local init = options.init or initial.normal(dim ^ -0.5)
+  local gate = base.parameter { hidden, dim, init = init }
+  local up = base.parameter { hidden, dim, init = init }
+  local down = base.parameter { dim, hidden, init = options.init_out or options.init or initial.normal(hidden ^ -0.5) }
+  return base.module(("swiglu(%d, %d)"):format(dim, hidden), { gate = gate, up = up, down = down }, function(x)
+    return ops.linear(ops.silu(ops.linear(x, gate())) * ops.linear(x, up()), down())
+  end)
+end

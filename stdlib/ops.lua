@@ -1,0 +1,176 @@
+--- Ops as functions and as methods of tensors: sgl.exp(x) and x:exp() are the same.
+--- Comes in: tensors and numbers. Goes out: tensors of the graph being traced. Meanings stand in docs/ops.md; elementwise ops
+--- broadcast as NumPy's and promote as JAX's. Axes count from 0, negative ones from the end.
+
+local core = require "sgl.core"
+local emit = core.emit
+
+---@class sgl.tensor
+local ops = {}
+
+local unary = {
+  "neg", "abs", "sign", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "is_finite",
+  "silu", "stop_gradient", "softmax",
+}
+local binary = { "add", "sub", "mul", "div", "remainder", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal" }
+for _, name in ipairs(unary) do
+  ops[name] = function(x) return emit(name, { x }) end
+end
+for _, name in ipairs(binary) do
+  ops[name] = function(a, b) return emit(name, { a, b }) end
+end
+
+ops.logical_not = function(x) return emit("not", { x }) end
+ops.logical_and = function(a, b) return emit("and", { a, b }) end
+ops.logical_or = function(a, b) return emit("or", { a, b }) end
+ops.greater = function(a, b) return emit("less", { b, a }) end
+ops.greater_equal = function(a, b) return emit("less_equal", { b, a }) end
+
+--- yes where the condition holds, else no.
+function ops.select(condition, yes, no) return emit("select", { condition, yes, no }) end
+
+--- x in another dtype.
+---@param dtype string "f32", "f64", "i64", "i32", "bool", ...
+function ops.cast(x, dtype) return emit("cast", { x }, { to = dtype }) end
+
+--- Gaussian error linear unit; the tanh form unless exact.
+---@param exact boolean?
+function ops.gelu(x, exact) return emit("gelu", { x }, { exact = exact and 1 or 0 }) end
+
+--- x held within low..high.
+function ops.clamp(x, low, high) return emit("minimum", { emit("maximum", { x, low }), high }) end
+
+---- shapes ----
+
+--- The extents as a list, or one of them (axis from 0, negative from the end).
+function ops.shape(x, axis)
+  local dims = core.dims(x)
+  if axis == nil then return dims end
+  return dims[(axis < 0 and #dims + axis or axis) + 1]
+end
+
+ops.dtype = core.dtype
+ops.rank = core.rank
+
+local function list(...)
+  local first = ...
+  if type(first) == "table" then return first end
+  return { ... }
+end
+
+--- x:reshape(2, -1) or x:reshape{2, -1}; one extent may be -1.
+function ops.reshape(x, ...) return emit("reshape", { x }, { dims = list(...) }) end
+
+--- Repeats extents of 1, dims aligned at the end.
+function ops.broadcast(x, ...) return emit("broadcast", { x }, { dims = list(...) }) end
+
+--- Result dimension i is dimension order[i + 1] of x; with no order the last two change places.
+function ops.transpose(x, ...)
+  local order = list(...)
+  if #order == 0 then
+    local rank = core.rank(x)
+    if rank < 2 then core.error("transpose: a tensor of rank " .. rank .. " has no two dimensions to exchange") end
+    for i = 1, rank do order[i] = i - 1 end
+    order[rank - 1], order[rank] = rank - 1, rank - 2
+  end
+  return emit("transpose", { x }, { order = order })
+end
+
+--- x[start:stop:step] along axis; negative start and stop count from the end.
+function ops.slice(x, axis, start, stop, step)
+  local extent = ops.shape(x, axis)
+  if extent == nil then core.error(("slice: axis %s of %s"):format(tostring(axis), tostring(x))) end
+  if stop == nil then stop = extent end
+  if start < 0 then start = extent + start end
+  if stop < 0 then stop = extent + stop end
+  return emit("slice", { x }, { axis = axis, start = start, stop = stop, step = step or 1 })
+end
+
+function ops.pad(x, axis, before, after, value)
+  return emit("pad", { x }, { axis = axis, before = before, after = after, value = value or 0 })
+end
+
+--- The tensors one after another along axis.
+function ops.concat(tensors, axis) return emit("concat", tensors, { axis = axis or 0 }) end
+
+--- The elements of the tensors one after another, 1-D; unpack is its inverse.
+function ops.pack(tensors) return emit("pack", tensors) end
+
+--- Cuts a 1-D tensor into tensors of the given shapes.
+---@param shapes integer[][]
+function ops.unpack(x, shapes)
+  local ranks, dims = {}, {}
+  for i, shape in ipairs(shapes) do
+    ranks[i] = #shape
+    for _, extent in ipairs(shape) do dims[#dims + 1] = extent end
+  end
+  return emit("unpack", { x }, { ranks = ranks, dims = dims })
+end
+
+---- reductions ----
+
+local function reduction(op)
+  return function(x, axes, keep)
+    if axes == nil then
+      axes = {}
+      for i = 1, core.rank(x) do axes[i] = i - 1 end
+    elseif type(axes) == "number" then
+      axes = { axes }
+    end
+    return emit(op, { x }, { axes = axes, keep = keep and 1 or 0 })
+  end
+end
+
+--- x:sum(), x:sum(-1), x:sum({0, 1}, true): over all axes, or those given; keep leaves them with extent 1.
+ops.sum, ops.mean, ops.max, ops.min = reduction "reduce_sum", reduction "mean", reduction "reduce_max", reduction "reduce_min"
+
+---- products, by index ----
+
+--- [..., m, k] x [..., k, n] -> [..., m, n]
+function ops.matmul(a, b) return emit("matmul", { a, b }) end
+
+--- x [..., in] weight [out, in] bias [out] -> [..., out]
+function ops.linear(x, weight, bias) return emit("linear", bias and { x, weight, bias } or { x, weight }) end
+
+--- Rows of table [v, ...] at integer indices.
+function ops.gather(table, indices) return emit("gather", { table, indices }) end
+function ops.scatter_add(indices, updates, extent) return emit("scatter_add", { indices, updates }, { extent = extent }) end
+function ops.dynamic_slice(x, start, axis, size) return emit("dynamic_slice", { x, start }, { axis = axis, size = size }) end
+function ops.dynamic_update(x, update, start, axis) return emit("dynamic_update", { x, update, start }, { axis = axis }) end
+
+---- generators ----
+
+function ops.constant(value, dtype) return core.constant(value, dtype or "f32") end
+function ops.zeros(dims, dtype) return emit("broadcast", { core.constant(0, dtype or "f32") }, { dims = dims }) end
+function ops.ones(dims, dtype) return emit("broadcast", { core.constant(1, dtype or "f32") }, { dims = dims }) end
+function ops.iota(dims, axis, dtype) return emit("iota", {}, { axis = axis or 0, dims = dims, dtype = dtype or "i64" }) end
+function ops.segments(counts, values, dtype) return emit("segments", {}, { counts = counts, values = values, dtype = dtype or "f32" }) end
+
+--- Uniform in [0, 1) and normal numbers; seed, step, offset i64 [], id an integer (docs/ops.md: random_uniform).
+function ops.random_uniform(seed, step, offset, id, dims, dtype)
+  return emit("random_uniform", { seed, step, offset }, { id = id, dims = dims, dtype = dtype or "f32" })
+end
+function ops.random_normal(seed, step, offset, id, dims, dtype)
+  return emit("random_normal", { seed, step, offset }, { id = id, dims = dims, dtype = dtype or "f32" })
+end
+
+---- composites ----
+
+function ops.rms_norm(x, gain, eps) return emit("rms_norm", { x, gain }, { eps = eps }) end
+function ops.layer_norm(x, gain, bias, eps) return emit("layer_norm", { x, gain, bias }, { eps = eps }) end
+function ops.rope(x, offset, theta) return emit("rope", { x, offset }, { theta = theta }) end
+
+--- out, lse of q [b,t,h,d], k [b,s,g,d], v [b,s,g,e]; options: scale, causal, window.
+function ops.attention(q, k, v, offset, options)
+  return emit("attention", { q, k, v, offset },
+    { scale = options.scale, causal = options.causal and 1 or 0, window = options.window or 0 })
+end
+
+--- Loss in nats of each target; the targets that equal `ignore` give 0.
+function ops.cross_entropy(logits, targets, ignore) return emit("cross_entropy", { logits, targets }, { ignore = ignore or -1 }) end
+function ops.linear_cross_entropy(x, weight, targets, ignore)
+  return emit("linear_cross_entropy", { x, weight, targets }, { ignore = ignore or -1 })
+end
+
+core.methods(ops)
+return ops

@@ -1,0 +1,75 @@
+--- sgl.plan: how a job is laid out, apart from its mathematics.
+--- Comes in: { mesh = { dp = 1 }, micro = 1, precision = "fp32" }. Goes out: the same, checked, with `--set plan.KEY=value`
+--- applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the same numbers.
+
+local core = require "sgl.core"
+
+local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
+local known = { "mesh", "micro", "precision", "disable" }
+
+local function count(name, value)
+  local number = math.tointeger(tonumber(value))
+  if not number or number < 1 then
+    core.error(("plan: %s must be an integer of at least 1, not '%s'"):format(name, tostring(value)))
+  end
+  return number
+end
+
+local function apply(plan, key, value)
+  local axis = key:match("^mesh%.(%w+)$")
+  if axis then
+    plan.mesh[axis] = value
+  else
+    plan[key] = value
+  end
+end
+
+local function check_names(given, names, what)
+  for key in pairs(given) do
+    local found = false
+    for _, name in ipairs(names) do found = found or name == key end
+    if not found then
+      local near = core.nearest(tostring(key), names)
+      core.error(("plan: there is no %s '%s'%s"):format(what, tostring(key), near and ("; did you mean '" .. near .. "'?") or ""))
+    end
+  end
+end
+
+local Plan = {}
+Plan.__index = Plan
+
+--- A flat table, as sgl_plan_set takes it: { ["mesh.dp"] = 1, micro = 1, precision = "fp32" }.
+function Plan:fields()
+  local flat = { micro = self.micro, precision = self.precision, disable = self.disable }
+  for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
+  return flat
+end
+
+function Plan:__tostring()
+  local parts = {}
+  for _, axis in ipairs(axes) do
+    if self.mesh[axis] then parts[#parts + 1] = axis .. "=" .. self.mesh[axis] end
+  end
+  return ("plan{mesh={%s}, micro=%d, precision=%s}"):format(table.concat(parts, ", "), self.micro, self.precision)
+end
+
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"fp64"?, disable: string? }?
+return function(options)
+  local plan = { mesh = {}, micro = 1, precision = "fp32" }
+  for key, value in pairs(options or {}) do
+    if key ~= "mesh" then plan[key] = value end
+  end
+  for axis, extent in pairs(options and options.mesh or {}) do plan.mesh[axis] = extent end
+  for key, value in pairs(core.settings()) do
+    local field = key:match("^plan%.(.+)$")
+    if field then apply(plan, field, value) end
+  end
+  check_names(plan, known, "field")
+  check_names(plan.mesh, axes, "mesh axis")
+  for axis, extent in pairs(plan.mesh) do plan.mesh[axis] = count("mesh." .. axis, extent) end
+  plan.micro = count("micro", plan.micro)
+  if plan.precision ~= "fp32" and plan.precision ~= "fp64" then
+    core.error(("plan: precision must be fp32 or fp64, not '%s'"):format(tostring(plan.precision)))
+  end
+  return setmetatable(plan, Plan)
+end

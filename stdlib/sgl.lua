@@ -1,0 +1,51 @@
+--- sgl: what `require "sgl"` gives a script.
+--- Comes in: nothing. Goes out: one table with every op (`sgl.exp(x)`, also `x:exp()`), the libraries `nn`, `optim`, `data`,
+--- `models`, loaded when first used, and `config`, `plan`, `job`, `grad`, `log`.
+--- Axes and slices count from 0 and slices leave out their end, as in PyTorch; Lua lists count from 1, as in Lua.
+
+local core = require "sgl.core"
+local ops = require "sgl.ops"
+local trace = require "sgl.trace"
+
+---@class sgl
+---@field nn sgl.nn layers and losses
+---@field optim sgl.optim optimizers and learning-rate schedules
+---@field data sgl.data training data
+---@field models sgl.models whole models
+local sgl = {}
+
+local libraries = { nn = true, optim = true, data = true, models = true }
+
+setmetatable(sgl, {
+  __index = function(self, name)
+    local value = ops[name]
+    if value == nil and libraries[name] then value = require("sgl." .. name) end
+    if value == nil then
+      local names = { "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log" }
+      for op in pairs(ops) do names[#names + 1] = op end
+      table.sort(names)
+      local near = core.nearest(tostring(name), names)
+      core.error(("sgl has no '%s'%s"):format(tostring(name), near and ("; did you mean '" .. near .. "'?") or ""))
+    end
+    rawset(self, name, value)
+    return value
+  end,
+  __tostring = function() return "sgl" end,
+})
+
+sgl.config = require "sgl.config"
+sgl.plan = require "sgl.plan"
+sgl.job = require("sgl.job").new
+
+--- Gradients of a scalar with respect to tensors, parameters or modules.
+---@param of sgl.tensor rank 0
+---@param wrt sgl.tensor[] earlier values of the same trace
+---@return sgl.tensor[] one for each of wrt, of its shape
+function sgl.grad(of, wrt) return core.grad(of, wrt) end
+
+--- Shows a number beside the loss at every step, and in the log file.
+---@param name string
+---@param value sgl.tensor rank 0
+function sgl.log(name, value) trace.log(name, value) end
+
+return sgl
