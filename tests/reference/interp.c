@@ -1,0 +1,353 @@
+/* interp.c -- the interpreter's walk: values by id, regions run in order, results by name. In and out: interp.h. */
+#include "interp_inside.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tensors ------------------------------------------------------------------------------------------------ */
+
+static void *must(void *block)
+{
+    if (block == NULL) {
+        fputs("interp: out of memory\n", stderr);
+        abort();
+    }
+    return block;
+}
+
+interp_tensor interp_tensor_new(sgl_dtype dtype, int rank, const int64_t *dims)
+{
+    interp_tensor t = { .dtype = dtype, .rank = rank, .count = 1 };
+    for (int i = 0; i < rank; i++) {
+        t.dims[i] = dims[i];
+        t.count *= dims[i];
+    }
+    size_t room = t.count > 0 ? (size_t)t.count : 1;
+    if (sglcore_dtype_is_float(dtype)) {
+        t.floats = must(calloc(room, sizeof *t.floats));
+    } else {
+        t.ints = must(calloc(room, sizeof *t.ints));
+    }
+    return t;
+}
+
+void interp_tensor_free(interp_tensor *tensor)
+{
+    free(tensor->floats);
+    free(tensor->ints);
+    *tensor = (interp_tensor){ 0 };
+}
+
+static interp_tensor copy_of(const interp_tensor *t)
+{
+    interp_tensor copy = interp_tensor_new(t->dtype, t->rank, t->dims);
+    for (int64_t i = 0; i < t->count; i++) interp_move(&copy, i, t, i);
+    return copy;
+}
+
+double interp_get(const interp_tensor *t, int64_t element)
+{
+    return t->floats != NULL ? t->floats[element] : (double)t->ints[element];
+}
+
+/* A float becomes an integer by truncation; what no int64 holds becomes the nearest that does, NaN becomes 0. */
+static int64_t truncated(double value)
+{
+    if (isnan(value)) return 0;
+    if (value >= 9223372036854775808.0) return INT64_MAX;
+    if (value <= -9223372036854775808.0) return INT64_MIN;
+    return (int64_t)value;
+}
+
+void interp_set(interp_tensor *t, int64_t element, double value)
+{
+    if (t->floats != NULL) {
+        t->floats[element] = value;
+    } else if (t->dtype == SGL_BOOL) {
+        t->ints[element] = value != 0;
+    } else {
+        t->ints[element] = truncated(value);
+    }
+}
+
+void interp_move(interp_tensor *to, int64_t to_element, const interp_tensor *from, int64_t from_element)
+{
+    if (to->floats != NULL && from->floats != NULL) {
+        to->floats[to_element] = from->floats[from_element];
+    } else if (to->ints != NULL && from->ints != NULL) {
+        to->ints[to_element] = from->ints[from_element];
+    } else {
+        interp_set(to, to_element, interp_get(from, from_element));
+    }
+}
+
+void interp_unravel(int64_t element, int rank, const int64_t *dims, int64_t *index)
+{
+    for (int i = rank - 1; i >= 0; i--) {
+        index[i] = element % dims[i];
+        element /= dims[i];
+    }
+}
+
+int64_t interp_ravel(int rank, const int64_t *dims, const int64_t *index)
+{
+    int64_t element = 0;
+    for (int i = 0; i < rank; i++) element = element * dims[i] + index[i];
+    return element;
+}
+
+/* ---- dtypes ------------------------------------------------------------------------------------------------- */
+
+/* To `digits` binary digits, ties to even; below the least normal exponent fewer are left; beyond the largest: inf. */
+static double rounded(double value, int digits, int least_exponent, double largest)
+{
+    if (value == 0 || isnan(value) || isinf(value)) return value;
+    int exponent;
+    frexp(value, &exponent); /* value = m * 2^exponent, 0.5 <= |m| < 1 */
+    if (exponent < least_exponent) exponent = least_exponent;
+    double result = ldexp(nearbyint(ldexp(value, digits - exponent)), exponent - digits);
+    return fabs(result) > largest ? copysign(INFINITY, value) : result;
+}
+
+static double to_float_dtype(sgl_dtype dtype, double value)
+{
+    switch (dtype) {
+    case SGL_F32: return (double)(float)value;
+    case SGL_BF16: return rounded(value, 8, -125, ldexp(255.0 / 128, 127));
+    case SGL_F16: return rounded(value, 11, -13, 65504);
+    case SGL_F8E4M3: return rounded(value, 4, -5, 448);
+    case SGL_F8E5M2: return rounded(value, 3, -13, 57344);
+    default: return value;
+    }
+}
+
+/* The low bits, as two's complement when the dtype has a sign. */
+static int64_t to_int_dtype(sgl_dtype dtype, int64_t value)
+{
+    int bits = sglcore_dtype_bits(dtype);
+    if (dtype == SGL_BOOL) return value != 0;
+    if (bits == 64) return value;
+    uint64_t low = (uint64_t)value & ((UINT64_C(1) << bits) - 1);
+    bool negative = sglcore_dtype_is_signed(dtype) && (low >> (bits - 1)) != 0;
+    return negative ? (int64_t)low - (INT64_C(1) << bits) : (int64_t)low;
+}
+
+static void settle(const interp *in, interp_tensor *t)
+{
+    for (int64_t i = 0; i < t->count; i++) {
+        if (t->ints != NULL) {
+            t->ints[i] = to_int_dtype(t->dtype, t->ints[i]);
+        } else if (in->round) {
+            t->floats[i] = to_float_dtype(t->dtype, t->floats[i]);
+        }
+    }
+}
+
+/* ---- attributes --------------------------------------------------------------------------------------------- */
+
+int64_t interp_int(const interp_call *call, const char *attr) { return sglir_attr_int(call->g, call->node, attr); }
+double interp_float(const interp_call *call, const char *attr) { return sglir_attr_float(call->g, call->node, attr); }
+const int64_t *interp_ints(const interp_call *call, const char *attr, int *count)
+{
+    return sglir_attr_ints(call->g, call->node, attr, count);
+}
+
+/* ---- the walk ----------------------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    interp *in;
+    const sglir_graph *g;
+    interp_tensor *values; /* per value id */
+} walk;
+
+static bool fail(interp *in, const char *format, ...) SGL_PRINTF(2, 3);
+static bool fail(interp *in, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(in->error, sizeof in->error, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+/* Takes the tensor over as the value; an older one (of the last turn of a scan) goes. */
+static void put(walk *w, sglir_id value, interp_tensor tensor)
+{
+    interp_tensor_free(&w->values[value]);
+    w->values[value] = tensor;
+}
+
+static interp_tensor zeros_of(const sglir_graph *g, sglir_id value)
+{
+    const sglir_type *type = sglir_type_of(g, value);
+    return interp_tensor_new((sgl_dtype)type->dtype, type->rank, type->dims);
+}
+
+static bool run_region(walk *w, sglir_id id);
+
+static bool run_scan(walk *w, const sglir_node *node)
+{
+    const sglir_graph *g = w->g;
+    const sglir_region *region = &g->regions.data[node->region_first];
+    int64_t steps = sglir_attr_int(g, node, "steps");
+    uint32_t count = node->arg_count;
+    for (uint32_t i = 0; i < count; i++) put(w, node->out_first + i, copy_of(&w->values[sglir_arg(g, node, i)]));
+    for (int64_t step = 0; step < steps; step++) {
+        interp_tensor index = interp_tensor_new(SGL_I64, 0, NULL);
+        index.ints[0] = step;
+        put(w, region->parameters.data[0], index);
+        for (uint32_t i = 0; i < count; i++) {
+            put(w, region->parameters.data[i + 1], copy_of(&w->values[node->out_first + i]));
+        }
+        if (!run_region(w, node->region_first)) return false;
+        for (uint32_t i = 0; i < count; i++) {
+            put(w, node->out_first + i, copy_of(&w->values[region->results.data[i]]));
+        }
+    }
+    return true;
+}
+
+static bool run_fused(walk *w, const sglir_node *node)
+{
+    const sglir_graph *g = w->g;
+    const sglir_region *region = &g->regions.data[node->region_first];
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        put(w, region->parameters.data[i], copy_of(&w->values[sglir_arg(g, node, i)]));
+    }
+    if (!run_region(w, node->region_first)) return false;
+    for (uint32_t i = 0; i < node->out_count; i++) {
+        put(w, node->out_first + i, copy_of(&w->values[region->results.data[i]]));
+    }
+    return true;
+}
+
+static bool run_input(walk *w, const sglir_node *node)
+{
+    const char *name = sglir_attr_string(w->g, node, "name");
+    const sglir_type *type = sglir_type_of(w->g, node->out_first);
+    for (int i = 0; i < w->in->input_count; i++) {
+        const interp_named *input = &w->in->inputs[i];
+        if (strcmp(input->name, name) != 0) continue;
+        bool same = input->tensor.dtype == (sgl_dtype)type->dtype && input->tensor.rank == type->rank &&
+                    memcmp(input->tensor.dims, type->dims, sizeof type->dims[0] * type->rank) == 0;
+        if (!same) return fail(w->in, "input \"%s\" is given with another type than the graph's", name);
+        put(w, node->out_first, copy_of(&input->tensor));
+        return true;
+    }
+    return fail(w->in, "input \"%s\" is not given", name);
+}
+
+static bool run_node(walk *w, sglir_id id)
+{
+    const sglir_graph *g = w->g;
+    const sglir_node *node = sglir_node_at(g, id);
+    if (node->op == SGLIR_OP_INPUT) return run_input(w, node);
+    if (node->op == SGLIR_OP_SCAN) return run_scan(w, node);
+    if (node->op == SGLIR_OP_FUSED) return run_fused(w, node);
+    const interp_tensor **args = must(calloc(node->arg_count + 1, sizeof *args));
+    interp_tensor *results = must(calloc(node->out_count + 1, sizeof *results));
+    for (uint32_t i = 0; i < node->arg_count; i++) args[i] = &w->values[sglir_arg(g, node, i)];
+    for (uint32_t i = 0; i < node->out_count; i++) results[i] = zeros_of(g, node->out_first + i);
+    interp_call call = { .in = w->in, .g = g, .node = node, .args = args, .results = results };
+    bool known = interp_elementwise(&call) || interp_plain(&call) || interp_composite(&call);
+    for (uint32_t i = 0; i < node->out_count; i++) {
+        settle(w->in, &results[i]);
+        put(w, node->out_first + i, results[i]);
+    }
+    free(args);
+    free(results);
+    return known || fail(w->in, "the interpreter does not know the op %s", sglir_ops[node->op].name);
+}
+
+static bool run_region(walk *w, sglir_id id)
+{
+    const sglir_region *region = &w->g->regions.data[id];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        if (!run_node(w, region->nodes.data[n])) return false;
+    }
+    return true;
+}
+
+/* ---- names -------------------------------------------------------------------------------------------------- */
+
+static void add_named(interp_named **list, int *count, const char *name, interp_tensor tensor)
+{
+    for (int i = 0; i < *count; i++) {
+        if (strcmp((*list)[i].name, name) != 0) continue;
+        interp_tensor_free(&(*list)[i].tensor);
+        (*list)[i].tensor = tensor;
+        return;
+    }
+    *list = must(realloc(*list, (size_t)(*count + 1) * sizeof **list));
+    (*list)[(*count)++] = (interp_named){ .name = must(strdup(name)), .tensor = tensor };
+}
+
+static void free_named(interp_named **list, int *count)
+{
+    for (int i = 0; i < *count; i++) {
+        free((*list)[i].name);
+        interp_tensor_free(&(*list)[i].tensor);
+    }
+    free(*list);
+    *list = NULL;
+    *count = 0;
+}
+
+static const interp_tensor *find_named(const interp_named *list, int count, const char *name)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(list[i].name, name) == 0) return &list[i].tensor;
+    }
+    return NULL;
+}
+
+void interp_input(interp *in, const char *name, const interp_tensor *tensor)
+{
+    interp_tensor copy = copy_of(tensor);
+    settle(in, &copy);
+    add_named(&in->inputs, &in->input_count, name, copy);
+}
+
+const interp_tensor *interp_fetch(const interp *in, const char *name)
+{
+    return find_named(in->fetches, in->fetch_count, name);
+}
+
+const interp_tensor *interp_update(const interp *in, const char *name)
+{
+    return find_named(in->updates, in->update_count, name);
+}
+
+void interp_carry(interp *in)
+{
+    for (int i = 0; i < in->update_count; i++) interp_input(in, in->updates[i].name, &in->updates[i].tensor);
+}
+
+bool interp_run(interp *in, const sglir_graph *g)
+{
+    walk w = { .in = in, .g = g, .values = must(calloc((size_t)g->values.count + 1, sizeof *w.values)) };
+    in->error[0] = '\0';
+    free_named(&in->fetches, &in->fetch_count);
+    free_named(&in->updates, &in->update_count);
+    bool good = run_region(&w, 0);
+    for (int64_t i = 0; i < g->outputs.count && good; i++) {
+        const sglir_output *output = &g->outputs.data[i];
+        const char *name = sglcore_string(g->strings, output->name);
+        bool fetch = output->role == SGLIR_FETCH;
+        add_named(fetch ? &in->fetches : &in->updates, fetch ? &in->fetch_count : &in->update_count, name,
+                  copy_of(&w.values[output->value]));
+    }
+    for (int64_t v = 0; v < g->values.count; v++) interp_tensor_free(&w.values[v]);
+    free(w.values);
+    return good;
+}
+
+void interp_free(interp *in)
+{
+    free_named(&in->inputs, &in->input_count);
+    free_named(&in->fetches, &in->fetch_count);
+    free_named(&in->updates, &in->update_count);
+}

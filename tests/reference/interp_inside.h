@@ -1,0 +1,32 @@
+/* interp_inside.h -- what the files of the interpreter share: one op's call, and index arithmetic. */
+#ifndef INTERP_INSIDE_H
+#define INTERP_INSIDE_H
+
+#include "interp.h"
+
+/* One node about to be computed: results are there, of their types, all zero. */
+typedef struct interp_call {
+    interp *in;
+    const sglir_graph *g;
+    const sglir_node *node;
+    const interp_tensor *const *args;
+    interp_tensor *results;
+} interp_call;
+
+/* Each computes the node and returns true, or returns false when the op is not one of its. */
+bool interp_elementwise(const interp_call *call);
+bool interp_plain(const interp_call *call); /* generators, reductions, movement, products, by index */
+bool interp_composite(const interp_call *call);
+
+/* Elementwise in double, for composites too. */
+double interp_sigmoid(double x);
+
+/* The element's index along each dimension, and back. */
+void interp_unravel(int64_t element, int rank, const int64_t *dims, int64_t *index);
+int64_t interp_ravel(int rank, const int64_t *dims, const int64_t *index);
+void interp_move(interp_tensor *to, int64_t to_element, const interp_tensor *from, int64_t from_element);
+int64_t interp_int(const interp_call *call, const char *attr);
+double interp_float(const interp_call *call, const char *attr);
+const int64_t *interp_ints(const interp_call *call, const char *attr, int *count);
+
+#endif
