@@ -11,8 +11,7 @@ static bool usable(sglir_graph *g, sglir_op op, sglir_id x)
 {
     if (g->status != SGL_OK) return false;
     if (sglir_visible(g, x)) return true;
-    sglir_emit(g, op, &x, 1, NULL, 0, NULL); /* says what is wrong with it */
-    if (g->status == SGL_OK) sglir_fail_here(g, sglir_ops[op].name, "an argument is no value that can be seen here");
+    sglir_fail_here(g, sglir_ops[op].name, "an argument is no value that can be seen here");
     return false;
 }
 
@@ -96,6 +95,21 @@ sglir_id sglir_reshape(sglir_graph *g, sglir_id x, int rank, const int64_t *dims
     if (has_dims(g, x, rank, dims)) return x;
     const sglir_named attrs[] = { SGLIR_INTS("dims", rank, dims) };
     return sglir_emit(g, SGLIR_OP_RESHAPE, &x, 1, attrs, 1, NULL);
+}
+
+sglir_id sglir_reshape_mapped(sglir_graph *g, sglir_id x, int rank, const int64_t *dims, const int8_t *map)
+{
+    if (!usable(g, SGLIR_OP_RESHAPE, x)) return SGLIR_NONE;
+    if (has_dims(g, x, rank, dims)) return x;
+    int64_t layout[SGLIR_AXIS_COUNT];
+    bool any = false;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        int dim = sglir_type_of(g, x)->sharded[axis];
+        layout[axis] = dim < 0 ? -1 : map[dim];
+        any = any || layout[axis] >= 0;
+    }
+    const sglir_named attrs[] = { SGLIR_INTS("dims", rank, dims), SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
+    return sglir_emit(g, SGLIR_OP_RESHAPE, &x, 1, attrs, any ? 2 : 1, NULL);
 }
 
 sglir_id sglir_reshape_like(sglir_graph *g, sglir_id x, sglir_id like)

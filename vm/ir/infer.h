@@ -107,6 +107,9 @@ sgl_status sglir_fail_v(sglir_graph *g, sgl_status status, const char *op, const
 sgl_status sglir_stick(sglir_graph *g, sgl_status status);
 /* Broadcast whose new dimensions are split as `split` (an array as sglir_type.sharded, or NULL) says. */
 sglir_id sglir_broadcast_split(sglir_graph *g, sglir_id x, int rank, const int64_t *dims, const int8_t *split);
+/* Reshape in which dimension i of x becomes part, or the lead, of dimension map[i] of the result (-1: nothing is said):
+ * that tells how the result is split where local extents of 1 do not. */
+sglir_id sglir_reshape_mapped(sglir_graph *g, sglir_id x, int rank, const int64_t *dims, const int8_t *map);
 /* An argument that is not SGLIR_NONE but no value yet, or of a closed region, is refused by sglir_emit. */
 bool sglir_visible(const sglir_graph *g, sglir_id value);
 

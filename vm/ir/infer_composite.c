@@ -124,6 +124,8 @@ static sgl_status losses_of(const sglir_infer *in, int i, sglir_type *losses)
     char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
     SGLCORE_TRY(sglir_infer_is_float(in, 0));
     SGLCORE_TRY(sglir_infer_is_index(in, i));
+    int64_t ignore = sglir_infer_int(in, "ignore"), exact = (int64_t)1 << 53; /* constants hold what doubles hold */
+    if (ignore < -exact || ignore > exact) return sglir_infer_fail(in, "ignore is %" PRId64 ", beyond 2^53", ignore);
     *losses = sglir_type_make(sglir_wide_float((sgl_dtype)x->dtype), targets->rank, targets->dims);
     bool fits = x->rank == targets->rank + 1;
     for (int k = 0; k < targets->rank && fits; k++) fits = x->dims[k] == targets->dims[k];
