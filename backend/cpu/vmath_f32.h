@@ -92,15 +92,17 @@ SGLCPU_VMATH_CORE float sglcpu_exp_reduced_f32(float r)
     float p4 = sglcpu_fma_f32(0x1.123b1p-7f, r, 0x1.555a22p-5f);
     p4 = sglcpu_fma_f32(0x1.69546ap-10f, square, p4);
     const float p = sglcpu_fma_f32(p4, square, p2);
-    return 1.0f + sglcpu_fma_f32(p, square, r);
+    return sglcpu_fma_f32(sglcpu_fma_f32(p, r, 1.0f), r, 1.0f);
 }
 
 /*
- * exp(v) = 2^n exp(r), r = v - n ln 2, for |v| <= 104 (or nan). The power is applied in two halves, because 2^n itself
- * is no float where the result is subnormal (n down to -150) or overflows. The 254 makes each half come out biased.
+ * exp(x) = 2^n exp(r), r = x - n ln 2; beyond 104 it is inf or 0 as at 104. The power is applied in two halves, because
+ * 2^n itself is no float where the result is subnormal (n down to -150) or overflows. The 254 makes each half come out
+ * biased.
  */
-SGLCPU_VMATH_CORE float sglcpu_exp_bounded_f32(float v)
+SGLCPU_VMATH_CORE float sglcpu_exp_f32_one(float x)
 {
+    const float v = sglcpu_with_sign_f32(sglcpu_min_f32(sglcpu_abs_f32(x), 104.0f), x);
     const float rounder = SGLCPU_VMATH_ROUNDER + 254.0f;
     const float rounded = sglcpu_fma_f32(v, SGLCPU_VMATH_LOG2_E, rounder);
     const float n = rounded - rounder;
@@ -114,16 +116,7 @@ SGLCPU_VMATH_CORE float sglcpu_exp_bounded_f32(float v)
     return sglcpu_exp_reduced_f32(r) * scale1 * scale2;
 }
 
-/* exp(x); beyond 104 it is inf or 0 as at 104. */
-SGLCPU_VMATH_CORE float sglcpu_exp_f32_one(float x)
-{
-    return sglcpu_exp_bounded_f32(sglcpu_with_sign_f32(sglcpu_min_f32(sglcpu_abs_f32(x), 104.0f), x));
-}
-
-/*
- * exp(v) for -87 <= v <= 88 (or nan), where 2^n is one float: for the functions below that add 1 to it or multiply it
- * by something small.
- */
+/* exp(v) for -87 <= v <= 88 (or nan), where 2^n is one float: for functions that know their argument. */
 SGLCPU_VMATH_CORE float sglcpu_exp_normal_f32(float v)
 {
     const float rounder = SGLCPU_VMATH_ROUNDER + 127.0f;
@@ -228,8 +221,8 @@ SGLCPU_VMATH_CORE float sglcpu_erf_f32_one(float x)
 }
 
 /*
- * exp(-a) for a >= 0, beyond 104 as at 104 (that is 0). sglcpu_exp_bounded_f32 with the minus in its constants: r is the
- * negated one, and no step negates, since compilers differ in the sign that a negated nan gets.
+ * exp(-a) for a >= 0: sglcpu_exp_f32_one with the minus in its constants, which saves the signs. r is the negated one. No
+ * step negates, since compilers differ in the sign that a negated nan gets.
  */
 SGLCPU_VMATH_CORE float sglcpu_exp_minus_f32(float a)
 {
@@ -241,10 +234,11 @@ SGLCPU_VMATH_CORE float sglcpu_exp_minus_f32(float a)
     r = sglcpu_fma_f32(n, SGLCPU_VMATH_LN2_LO, r);
 
     const float square = r * r;
-    const float p2 = sglcpu_fma_f32(0x1.55549p-3f, r, -0x1.fffffap-2f);
-    float p4 = sglcpu_fma_f32(0x1.123b1p-7f, r, -0x1.555a22p-5f);
-    p4 = sglcpu_fma_f32(-0x1.69546ap-10f, square, p4);
-    const float p = 1.0f - sglcpu_fma_f32(sglcpu_fma_f32(p4, square, p2), square, r);
+    const float p2 = sglcpu_fma_f32(-0x1.55549p-3f, r, 0x1.fffffap-2f);
+    float p4 = sglcpu_fma_f32(-0x1.123b1p-7f, r, 0x1.555a22p-5f);
+    p4 = sglcpu_fma_f32(0x1.69546ap-10f, square, p4);
+    float p = sglcpu_fma_f32(p4, square, p2);
+    p = sglcpu_fma_f32(sglcpu_fma_f32(p, r, -1.0f), r, 1.0f);
 
     const uint32_t biased = sglcpu_bits_f32(rounded);
     const uint32_t half = biased >> 1;

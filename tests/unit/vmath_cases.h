@@ -51,12 +51,12 @@ static double silu_floor(double x) { return x < -80.0 ? 0x1p-121 : 0.0; }
 /* Far on the left an error of 2u counts 2u times over; what is left there is small beside x. */
 static double gelu_tanh_floor(double x) { return x < 0.0 ? -x / 8.0 : 0.0; }
 
-#define VMATH_CASE(name, reference, floor, ulps)                                                                       \
-    {                                                                                                                  \
-#name, sglcpu_##name##_f32, sglcpu_##name##_f64, reference, floor, ulps                                        \
-    }
+/* clang-format off */
+#define VMATH_CASE(name, reference, floor, ulps) \
+    { #name, sglcpu_##name##_f32, sglcpu_##name##_f64, reference, floor, ulps }
+
 static const vmath_case vmath_all[] = {
-    VMATH_CASE(exp, exp, no_floor, 1.0),
+    VMATH_CASE(exp, exp, no_floor, SGLCPU_VMATH_HAS_FMA ? 1.0 : 1.25),
     VMATH_CASE(log, log, no_floor, 1.0),
     VMATH_CASE(tanh, tanh, no_floor, 2.0),
     VMATH_CASE(erf, erf, no_floor, 2.0),
@@ -66,6 +66,7 @@ static const vmath_case vmath_all[] = {
     VMATH_CASE(silu, silu_reference, silu_floor, 3.0),
     VMATH_CASE(gelu_tanh, gelu_tanh_reference, gelu_tanh_floor, 3.5),
 };
+/* clang-format on */
 enum { VMATH_CASES = sizeof vmath_all / sizeof vmath_all[0] };
 
 static float float_of(uint32_t bits)
@@ -106,7 +107,8 @@ static double error_in_ulps(const vmath_case *function, float x, float got)
 
 /* ---- every float, or every 1009th ---------------------------------------------------------------------------- */
 
-static void sweep(const vmath_case *function, uint64_t step)
+/* Whether the function keeps its bound. */
+static bool sweep(const vmath_case *function, uint64_t step)
 {
     enum { BATCH = 4099 };
     static float in[BATCH], out[BATCH];
@@ -123,35 +125,41 @@ static void sweep(const vmath_case *function, uint64_t step)
             worst_at = in[i];
         }
     }
-    print_message("%-10s at most %.3f ulp, at %a (bound %.1f)\n", function->name, worst, (double)worst_at,
+    print_message("%-10s at most %.3f ulp, at %a (bound %.2f)\n", function->name, worst, (double)worst_at,
                   function->ulps);
-    if (!(worst <= function->ulps)) fail_msg("%s: %.3f ulp at %a", function->name, worst, (double)worst_at);
+    return worst <= function->ulps;
 }
 
 static void test_sweep(void **state)
 {
     (void)state;
     const uint64_t step = getenv("SGL_VMATH_FULL") ? 1 : 1009;
-    for (int i = 0; i < VMATH_CASES; i++) sweep(&vmath_all[i], step);
+    int beyond = 0;
+    for (int i = 0; i < VMATH_CASES; i++) beyond += !sweep(&vmath_all[i], step);
+    assert_int_equal(beyond, 0);
 }
 
 /* ---- special and hard values --------------------------------------------------------------------------------- */
 
-/* Bit patterns; each is tried with both signs. */
+/* Bit patterns, a row or two per subject; each is tried with both signs. */
+/* clang-format off */
 static const uint32_t special_bits[] = {
-    0x00000000, 0x00000001, 0x00000002, 0x00012345, 0x007fffff, 0x00800000,
-    0x00800001,                                                 /* zero, subnormals, FLT_MIN */
-    0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7fc12345,             /* FLT_MAX, inf, quiet nans */
-    0x3f800000, 0x3f7fffff, 0x3f800001, 0x3f3504f3, 0x3f3504f4, /* 1, sqrt(1/2) */
-    0x42b17217, 0x42b17218, 0x42b17219, 0x42aeac50, 0x42cff1b4, 0x42cff1b5,
-    0x42d00000, /* where exp over-, underflows */
-    0x3eb17218, 0x3eb17219, 0x3f0ccccc, 0x3f0ccccd, 0x411021fb, 0x41140000,
-    0x41140001,                                                             /* seams of exp and tanh */
-    0x3f6b851e, 0x3f6b851f, 0x407ae147, 0x407fffff, 0x40800000,             /* seams of erf */
-    0x3f490fda, 0x3f490fdb, 0x3fc90fda, 0x3fc90fdb, 0x40490fdb, 0x40c90fdb, /* multiples of pi/4 */
-    0x45c7ffff, 0x45c80000, 0x45c80001, 0x47c34fff, 0x47c35000, 0x47c35001, /* where sin, cos change paths */
-    0x5fd1e37b, 0x6a6a1d29, 0x7b1a4a2c, 0x7e2f0a31,                         /* large arguments of sin */
+    /* zero, subnormals, the least normal; the largest, inf, two quiet nans */
+    0x00000000, 0x00000001, 0x00000002, 0x00012345, 0x007fffff, 0x00800000, 0x00800001,
+    0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7fc12345,
+    /* 1 and sqrt(1/2), the seams of log */
+    0x3f800000, 0x3f7fffff, 0x3f800001, 0x3f3504f3, 0x3f3504f4,
+    /* where exp over- and underflows */
+    0x42b17217, 0x42b17218, 0x42b17219, 0x42aeac50, 0x42cff1b4, 0x42cff1b5, 0x42d00000,
+    /* ln(2)/2; the seam and the clamp of tanh, those of erf */
+    0x3eb17218, 0x3eb17219, 0x3f0ccccc, 0x3f0ccccd, 0x411021fb, 0x41140000, 0x41140001,
+    0x3f6b851e, 0x3f6b851f, 0x407ae147, 0x407fffff, 0x40800000,
+    /* multiples of pi/4; where sin and cos change their path, without and with fma; what is closest to k pi/2 */
+    0x3f490fda, 0x3f490fdb, 0x3fc90fda, 0x3fc90fdb, 0x40490fdb, 0x40c90fdb,
+    0x45c7ffff, 0x45c80000, 0x45c80001, 0x47c34fff, 0x47c35000, 0x47c35001,
+    0x474d246f, 0x4c2332e9, 0x50a3e87f, 0x6f79be45, 0x77584625, 0x7ebdcda0,
 };
+/* clang-format on */
 enum { SPECIALS = 2 * sizeof special_bits / sizeof special_bits[0] };
 
 static void fill_specials(float *out)
@@ -208,6 +216,7 @@ static void test_exact_values(void **state)
 /* ---- an element's result depends on nothing but the element --------------------------------------------------- */
 
 enum { LENGTHS = 150, MARGIN = 16 };
+_Static_assert(SPECIALS <= LENGTHS + MARGIN, "the special values fit");
 
 /* Each element's bits by itself, which is the scalar tail's work. */
 static void one_by_one(const vmath_case *function, const float *in, uint32_t *bits)
