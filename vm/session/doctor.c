@@ -1,0 +1,38 @@
+/* doctor.c -- what this machine has and how the library is set: devices, and every knob with its value.
+ *
+ * Comes in: a VM. Goes out: text. Asks each device what it is; a device that cannot be opened is told with the reason. */
+#include "core/knob.h"
+#include "session/session.h"
+
+static sgl_status describe_device(sglcore_env *env, int threads, const sglexec_device_ops *ops, sglcore_text *text)
+{
+    sglexec_device *device = NULL;
+    SGLCORE_TRY(sglcore_text_add(env, text, "device %s\n", ops->name));
+    if (ops->open(env, threads, &device) != SGL_OK) return sglcore_text_add(env, text, "  cannot be opened: %s\n", env->message);
+    sgl_status status = ops->describe(device, text);
+    ops->close(device);
+    return status;
+}
+
+static sgl_status describe_knobs(sglcore_env *env, sglcore_text *text)
+{
+    SGLCORE_TRY(sglcore_text_add(env, text, "knobs (environment variables)\n"));
+    for (int i = 0; i < SGLCORE_KNOB_COUNT; i++) {
+        const sglcore_knob_row *row = &sglcore_knob_rows[i];
+        SGLCORE_TRY(sglcore_text_add(env, text, "  %-14s = '%s' (default '%s'): %s\n", row->variable,
+                                     sglcore_knob_text((sglcore_knob)i), row->otherwise, row->text));
+    }
+    return SGL_OK;
+}
+
+sgl_status sgl_doctor(sgl_vm *vm, sgl_write_fn write, void *user)
+{
+    if (!vm || !write) return SGL_INVALID_ARGUMENT;
+    sglcore_text text = { 0 };
+    sgl_status status = sglcore_text_add(&vm->env, &text, "sgl %s\n", sgl_version());
+    if (status == SGL_OK) status = describe_device(&vm->env, vm->threads, &sglexec_device_cpu, &text);
+    if (status == SGL_OK) status = describe_knobs(&vm->env, &text);
+    if (status == SGL_OK) status = write(user, text.data, (size_t)text.count);
+    sglcore_text_free(&vm->env, &text);
+    return status;
+}

@@ -1,0 +1,240 @@
+/* report.c -- what a program will need and do, told before it runs: memory, instructions, a summary, the graph.
+ *
+ * Comes in: a frozen program with the placed graph it came from. Goes out: text, JSON or SVG through the host's writer.
+ * Odd invariant: nothing here is measured; every figure is a property of the program. */
+#include <string.h>
+
+#include "session/lifetimes.h"
+#include "session/session.h"
+
+/* ---- the pieces of a memory report -------------------------------------------------------------------------------- */
+
+static double ratio(int64_t peak, int64_t bound) { return bound > 0 ? (double)peak / (double)bound : 1.0; }
+
+/* "12,345,678" */
+static const char *grouped(int64_t number, char text[32])
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)number), at = 0;
+    for (int i = 0; i < length; i++) {
+        text[at++] = digits[i];
+        int left = length - 1 - i;
+        if (left > 0 && left % 3 == 0 && digits[i] != '-') text[at++] = ',';
+    }
+    text[at] = 0;
+    return text;
+}
+
+static const char *role_name(int64_t role)
+{
+    static const char *const names[] = { "parameter", "state", "feed", "cache" };
+    return names[role];
+}
+
+static int64_t member_count(const sglir_graph *g, uint32_t section)
+{
+    int64_t count = 0;
+    for (int64_t m = 0; m < g->members.count; m++) count += g->members.data[m].section == section;
+    return count;
+}
+
+static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore_text *text)
+{
+    char bytes[32], type[160];
+    const sglir_region *top = &g->regions.data[0];
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
+        if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") == SGL_FEED) continue;
+        const sglir_type *t = sglir_type_of(g, node->out_first);
+        int64_t members = member_count(g, g->attrs.data[node->attr_first + 1].as.string);
+        SGLCORE_TRY(sglcore_text_add(env, text, "  %-24s %-10s %-16s %16s", sglir_attr_string(g, node, "name"),
+                                     role_name(sglir_attr_int(g, node, "role")), sglir_type_text(t, type, sizeof type),
+                                     grouped(sglir_bytes(t), bytes)));
+        if (members) SGLCORE_TRY(sglcore_text_add(env, text, "   %lld tensors", (long long)members));
+        SGLCORE_TRY(sglcore_text_add(env, text, "\n"));
+    }
+    return SGL_OK;
+}
+
+enum { LARGEST = 12 };
+
+static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sglsession_lifetimes *all, sglcore_text *text)
+{
+    char bytes[32], type[160], origin[160];
+    SGLCORE_TRY(sglcore_text_add(env, text, "largest values where most is live (instruction %lld of %lld)\n",
+                                 (long long)all->peak_at, (long long)all->positions));
+    int shown = 0;
+    for (int64_t i = 0; i < all->count && shown < LARGEST; i++) {
+        const sglsession_lifetime *life = &all->by_size[i];
+        if (all->peak_at < life->from || all->peak_at > life->to) continue;
+        const sglir_node *node = sglir_node_at(g, life->node);
+        SGLCORE_TRY(sglcore_text_add(env, text, "  %16s  %-22s %-14s %s\n", grouped(life->bytes, bytes),
+                                     life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
+                                     sglir_ops[node->op].name, sglir_origin_text(g, node->origin, origin, sizeof origin)));
+        shown++;
+    }
+    return SGL_OK;
+}
+
+static sgl_status memory_text(const sgl_program *program, const sglsession_lifetimes *all, sglcore_text *text)
+{
+    sglcore_env *env = &program->session->vm->env;
+    const sglir_graph *g = program->placed;
+    const int64_t *space = program->program->space_bytes;
+    char a[32], b[32];
+    int64_t total = space[SGLIR_SPACE_STATE] + space[SGLIR_SPACE_ARENA] + space[SGLIR_SPACE_IO] + space[SGLIR_SPACE_CONST];
+    SGLCORE_TRY(sglcore_text_add(env, text, "memory of program \"%s\", bytes\n", sglcore_string(g->strings, g->name)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "states, kept between steps %43s\n", grouped(space[SGLIR_SPACE_STATE], a)));
+    SGLCORE_TRY(text_of_states(env, g, text));
+    SGLCORE_TRY(sglcore_text_add(env, text, "transient peak %55s\n", grouped(space[SGLIR_SPACE_ARENA], a)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "  lower bound (largest sum of live bytes) %28s   peak / bound %.4f\n",
+                                 grouped(program->program->arena_lower_bound, b),
+                                 ratio(space[SGLIR_SPACE_ARENA], program->program->arena_lower_bound)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "feeds and fetches %52s\n", grouped(space[SGLIR_SPACE_IO], a)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "constants %60s\n", grouped(space[SGLIR_SPACE_CONST], a)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "total %64s\n", grouped(total, a)));
+    return text_of_peak(env, g, all, text);
+}
+
+static sgl_status memory_json(const sgl_program *program, const sglsession_lifetimes *all, sglcore_text *text)
+{
+    sglcore_env *env = &program->session->vm->env;
+    const sglir_graph *g = program->placed;
+    const int64_t *space = program->program->space_bytes;
+    char origin[160];
+    SGLCORE_TRY(sglcore_text_add(env, text, "{\"program\":\"%s\",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
+                                 "\"io_bytes\":%lld,\"const_bytes\":%lld,\"positions\":%lld,\"peak_at\":%lld,\"lifetimes\":[",
+                                 sglcore_string(g->strings, g->name), (long long)space[SGLIR_SPACE_STATE],
+                                 (long long)space[SGLIR_SPACE_ARENA], (long long)program->program->arena_lower_bound,
+                                 (long long)space[SGLIR_SPACE_IO], (long long)space[SGLIR_SPACE_CONST],
+                                 (long long)all->positions, (long long)all->peak_at));
+    for (int64_t i = 0; i < all->count; i++) {
+        const sglsession_lifetime *life = &all->by_size[i];
+        const sglir_node *node = sglir_node_at(g, life->node);
+        SGLCORE_TRY(sglcore_text_add(env, text, "%s{\"op\":\"%s\",\"line\":\"%s\",\"offset\":%lld,\"bytes\":%lld,\"from\":%lld,\"to\":%lld}",
+                                     i ? "," : "", sglir_ops[node->op].name,
+                                     sglir_origin_text(g, node->origin, origin, sizeof origin), (long long)life->offset,
+                                     (long long)life->bytes, (long long)life->from, (long long)life->to));
+    }
+    return sglcore_text_add(env, text, "]}\n");
+}
+
+/* One rectangle per value: time to the right, address upwards. Hovering names it. */
+static sgl_status memory_svg(const sgl_program *program, const sglsession_lifetimes *all, sglcore_text *text)
+{
+    sglcore_env *env = &program->session->vm->env;
+    const sglir_graph *g = program->placed;
+    int64_t arena = program->program->space_bytes[SGLIR_SPACE_ARENA];
+    double width = 1200, height = 640, left = 20, top = 48;
+    double per_step = width / (double)(all->positions > 0 ? all->positions : 1), per_byte = height / (double)(arena > 0 ? arena : 1);
+    char a[32], b[32], type[160], origin[160];
+    SGLCORE_TRY(sglcore_text_add(env, text, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"14\">\n",
+                                 width + 2 * left, height + top + 40));
+    SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"%g\" y=\"28\">%s: transient peak %s bytes, lower bound %s (%.4f)</text>\n", left,
+                                 sglcore_string(g->strings, g->name), grouped(arena, a),
+                                 grouped(program->program->arena_lower_bound, b),
+                                 ratio(arena, program->program->arena_lower_bound)));
+    for (int64_t i = 0; i < all->count; i++) {
+        const sglsession_lifetime *life = &all->by_size[i];
+        const sglir_node *node = sglir_node_at(g, life->node);
+        bool backward = strncmp(sglir_origin_text(g, node->origin, origin, sizeof origin), "autodiff", 8) == 0;
+        const char *colour = life->value == SGLIR_NONE ? "#bbbbbb" : backward ? "#e0915c" : "#5c8fd6";
+        SGLCORE_TRY(sglcore_text_add(env, text, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.4\">"
+                                     "<title>%s %s, %s bytes at %lld, %s</title></rect>\n",
+                                     left + (double)life->from * per_step,
+                                     top + height - (double)(life->offset + life->bytes) * per_byte,
+                                     (double)(life->to - life->from + 1) * per_step, (double)life->bytes * per_byte, colour,
+                                     sglir_ops[node->op].name,
+                                     life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
+                                     grouped(life->bytes, a), (long long)life->offset, origin));
+    }
+    return sglcore_text_add(env, text, "<text x=\"%g\" y=\"%g\">instructions, in order; blue: forward, orange: backward, grey: workspace</text>\n</svg>\n",
+                            left, height + top + 24);
+}
+
+/* ---- the doors -------------------------------------------------------------------------------------------------------- */
+
+static sgl_status summary_json(const sgl_program *program, sglcore_text *text)
+{
+    const sglexec_program *p = program->program;
+    return sglcore_text_add(p->env, text, "{\"instructions\":%lld,\"kernels\":%lld,\"flops\":%.17g,\"bytes_moved\":%.17g,"
+                            "\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,\"state_bytes\":%lld}\n",
+                            (long long)p->instructions.count, (long long)p->kernels.count, p->flops, p->bytes,
+                            (long long)p->space_bytes[SGLIR_SPACE_ARENA], (long long)p->arena_lower_bound,
+                            (long long)p->space_bytes[SGLIR_SPACE_STATE]);
+}
+
+static sgl_status report_memory(const sgl_program *program, const char *format, sglcore_text *text)
+{
+    sglcore_env *env = &program->session->vm->env;
+    sglsession_lifetimes all = { 0 };
+    SGLCORE_TRY(sglsession_lifetimes_of(env, program->placed, &all));
+    sgl_status status;
+    if (strcmp(format, "text") == 0) status = memory_text(program, &all, text);
+    else if (strcmp(format, "json") == 0) status = memory_json(program, &all, text);
+    else if (strcmp(format, "svg") == 0) status = memory_svg(program, &all, text);
+    else status = sglcore_fail(env, SGL_INVALID_ARGUMENT, "report memory: the formats are text, json and svg, not '%s'", format);
+    sglsession_lifetimes_free(env, &all);
+    return status;
+}
+
+sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format, sgl_write_fn write, void *user)
+{
+    if (!program || !kind || !format || !write) return SGL_INVALID_ARGUMENT;
+    sglcore_env *env = &program->session->vm->env;
+    sglcore_text text = { 0 };
+    sgl_status status;
+    if (strcmp(kind, "memory") == 0) status = report_memory(program, format, &text);
+    else if (strcmp(kind, "program") == 0 && strcmp(format, "text") == 0) status = sglexec_program_print(program->program, &text);
+    else if (strcmp(kind, "summary") == 0 && strcmp(format, "json") == 0) status = summary_json(program, &text);
+    else status = sglcore_fail(env, SGL_INVALID_ARGUMENT, "there is no report '%s' in format '%s'; there are memory (text, json, svg), "
+                               "program (text) and summary (json)", kind, format);
+    if (status == SGL_OK) status = write(user, text.data, (size_t)text.count);
+    sglcore_text_free(env, &text);
+    return status;
+}
+
+const char *sgl_pass_name(int index)
+{
+    for (int i = 0; index >= 0 && sglpass_pipeline[i].name; i++)
+        if (i == index) return sglpass_pipeline[i].name;
+    return NULL;
+}
+
+static sgl_status check_pass(sglcore_env *env, const char *pass)
+{
+    const char *names[32];
+    int count = 0;
+    for (const char *name; count < 32 && (name = sgl_pass_name(count)) != NULL; count++) {
+        if (strcmp(name, pass) == 0) return SGL_OK;
+        names[count] = name;
+    }
+    const char *nearest = sglcore_nearest(pass, names, count);
+    return sglcore_fail(env, SGL_NOT_FOUND, "there is no pass '%s'%s%s%s", pass, nearest ? "; did you mean '" : "",
+                        nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+static sgl_status print_as(const sglir_graph *g, const char *format, sgl_write_fn write, void *user)
+{
+    return strcmp(format, "dot") == 0 ? sglir_print_dot(g, write, user) : sglir_print(g, write, user);
+}
+
+sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *pass,
+                           const char *format, sgl_write_fn write, void *user)
+{
+    if (!session || !graph || !write) return SGL_INVALID_ARGUMENT;
+    sglcore_env *env = &session->vm->env;
+    if (!format) format = "text";
+    if (strcmp(format, "text") != 0 && strcmp(format, "dot") != 0)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "graph: the formats are text and dot, not '%s'", format);
+    if (!pass || !*pass) return print_as(graph->ir, format, write, user);
+    bool all = strcmp(pass, "all") == 0;
+    if (!all) SGLCORE_TRY(check_pass(env, pass));
+    sglplan own = sglsession_plan(session, plan);
+    const sglpass_context context = { .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace };
+    sglir_graph *after = NULL;
+    SGLCORE_TRY(sglpass_run(&context, graph->ir, all ? NULL : pass, &after));
+    sgl_status status = print_as(after, format, write, user);
+    sglir_graph_free(after);
+    return status;
+}
