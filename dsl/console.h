@@ -23,4 +23,7 @@ sgl_status sgldsl_console_run(sgl_job *job, const char *line, bool *incomplete, 
 sgl_status sgldsl_console_complete(sgl_job *job, const char *text, size_t *start,
                                    void (*each)(void *user, const char *candidate), void *user);
 
+/* Ends the Lua that the job is running now, if any, with INTERRUPTED. Safe in a signal handler. */
+void sgldsl_interrupt(sgl_job *job);
+
 #endif

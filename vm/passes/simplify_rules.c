@@ -36,6 +36,16 @@ static bool same_shape(const site *s, sglir_id a, const sglir_type *type)
     return sglir_same_shape(sglir_type_of(s->g, a), type);
 }
 
+/* Split over no axis. A movement between two shapes says by its attribute layout how its own dimensions are split, so
+ * movements of what is split are not taken together. */
+static bool unsplit(const sglir_type *type)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (type->sharded[axis] >= 0) return false;
+    }
+    return true;
+}
+
 /* A number in the result's type: a constant and, but for rank 0, its broadcast. */
 static sglir_id number(const site *s, double value)
 {
@@ -191,6 +201,7 @@ static sglir_id rule_reduce(const site *s)
     for (int i = 0; i < count; i++) {
         if (type_of(s, s->args[0])->dims[axes[i]] != 1) return SGLIR_NONE;
     }
+    if (!unsplit(type_of(s, s->args[0]))) return SGLIR_NONE;
     return sglir_reshape(s->g, s->args[0], s->type->rank, s->type->dims);
 }
 
@@ -251,28 +262,30 @@ static sglir_id rule_transpose(const site *s)
     return inner != NULL ? sglir_transpose(s->g, x, order) : SGLIR_NONE;
 }
 
-static sglir_id simplify_movement(const site *s)
+/* As many elements along each axis as before: nothing moved. */
+static bool is_identity(const site *s)
 {
-    sglir_id x = s->args[0];
-    if (s->node->arg_count == 1 && (s->node->op == SGLIR_OP_CONCAT || s->node->op == SGLIR_OP_PACK))
-        return sglir_reshape(s->g, x, s->type->rank, s->type->dims);
     switch ((sglir_op)s->node->op) {
     case SGLIR_OP_RESHAPE:
     case SGLIR_OP_BROADCAST:
     case SGLIR_OP_SLICE:
-    case SGLIR_OP_PAD:
-        if (same_shape(s, x, s->type)) return x; /* as many elements along each axis: nothing moved */
-        break;
-    default: break;
+    case SGLIR_OP_PAD: return same_shape(s, s->args[0], s->type);
+    default: return false;
     }
-    if (s->node->op != SGLIR_OP_PAD && s->node->arg_count == 1) {
-        sglir_id moved = move_number(s);
-        if (moved != SGLIR_NONE) return moved;
-    }
+}
+
+static sglir_id simplify_movement(const site *s)
+{
+    if (is_identity(s)) return s->args[0];
+    if (s->node->arg_count != 1 || !unsplit(type_of(s, s->args[0])) || !unsplit(s->type)) return SGLIR_NONE;
+    sglir_id moved = s->node->op == SGLIR_OP_PAD ? SGLIR_NONE : move_number(s);
+    if (moved != SGLIR_NONE) return moved;
     switch ((sglir_op)s->node->op) {
     case SGLIR_OP_RESHAPE: return rule_reshape(s);
     case SGLIR_OP_BROADCAST: return rule_broadcast(s);
     case SGLIR_OP_TRANSPOSE: return rule_transpose(s);
+    case SGLIR_OP_CONCAT:
+    case SGLIR_OP_PACK: return sglir_reshape(s->g, s->args[0], s->type->rank, s->type->dims);
     default: return SGLIR_NONE;
     }
 }

@@ -2,6 +2,7 @@
  *
  * Comes in: a frozen program with the placed graph it came from. Goes out: text, JSON or SVG through the host's writer.
  * Odd invariant: nothing here is measured; every figure is a property of the program. */
+#include <stdio.h>
 #include <string.h>
 
 #include "session/lifetimes.h"
