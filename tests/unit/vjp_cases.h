@@ -1,0 +1,162 @@
+/* vjp_cases.h -- for each op that has a derivative, the small graphs on which it is held against central differences.
+ *
+ * A case is a graph in text form, without its first and last line; what it fetches is weighed and summed to a scalar, and
+ * derived by every input that is a float. The first letter of an input's name says what it holds: x numbers in (-2, 2),
+ * p positive ones, i indices -1, 0, ... 5, 0, ..., c conditions, o the number 1. `orders`: 1, or 2 to derive twice. */
+#ifndef VJP_CASES_H
+#define VJP_CASES_H
+
+#include "ir/ir.h"
+
+#define IN(number, name, dtype, dims)                                                                                  \
+    "%" #number " = input() {role=0, name=\"" name "\", dtype=" dtype ", dims=[" dims "]}\n"
+#define FEED(number, name, dtype, dims)                                                                                \
+    "%" #number " = input() {role=2, name=\"" name "\", dtype=" dtype ", dims=[" dims "]}\n"
+#define OF_X(dims, line) IN(0, "x", "f64", dims) line "\nfetch \"y\" %1\n"
+#define OF_P(dims, line) IN(0, "p", "f64", dims) line "\nfetch \"y\" %1\n"
+#define OF_XX(a, b, line) IN(0, "xa", "f64", a) IN(1, "xb", "f64", b) line "\nfetch \"y\" %2\n"
+#define OF_XP(a, b, line) IN(0, "x", "f64", a) IN(1, "p", "f64", b) line "\nfetch \"y\" %2\n"
+#define QKV(t, h, s, g)                                                                                                \
+    IN(0, "xq", "f64", "2," #t "," #h ",4")                                                                            \
+    IN(1, "xk", "f64", "2," #s "," #g ",4")                                                                            \
+    IN(2, "xv", "f64", "2," #s "," #g ",3")                                                                            \
+    FEED(3, "o", "i64", "")
+
+typedef struct vjp_case {
+    sglir_op op;
+    int orders;
+    const char *label, *text;
+} vjp_case;
+
+static const vjp_case vjp_cases[] = {
+    /* elementwise, one argument */
+    { SGLIR_OP_CAST, 1, "widen", IN(0, "x", "f32", "2,3") "%1 = cast(%0) {to=f64}\nfetch \"y\" %1\n" },
+    { SGLIR_OP_CAST, 1, "there and back",
+      IN(0, "x", "f32", "2,3") "%1 = cast(%0) {to=f64}\n%2 = mul(%1, %1)\nfetch \"y\" %2\n" },
+    { SGLIR_OP_NEG, 1, "", OF_X("2,3", "%1 = neg(%0)") },
+    { SGLIR_OP_ABS, 1, "", OF_X("2,3", "%1 = abs(%0)") },
+    { SGLIR_OP_EXP, 2, "", OF_X("2,3", "%1 = exp(%0)") },
+    { SGLIR_OP_LOG, 2, "", OF_P("2,3", "%1 = log(%0)") },
+    { SGLIR_OP_SQRT, 2, "", OF_P("2,3", "%1 = sqrt(%0)") },
+    { SGLIR_OP_RSQRT, 2, "", OF_P("2,3", "%1 = rsqrt(%0)") },
+    { SGLIR_OP_RECIPROCAL, 2, "", OF_P("2,3", "%1 = reciprocal(%0)") },
+    { SGLIR_OP_SIN, 2, "", OF_X("2,3", "%1 = sin(%0)") },
+    { SGLIR_OP_COS, 2, "", OF_X("2,3", "%1 = cos(%0)") },
+    { SGLIR_OP_TANH, 2, "", OF_X("2,3", "%1 = tanh(%0)") },
+    { SGLIR_OP_ERF, 2, "", OF_X("2,3", "%1 = erf(%0)") },
+    { SGLIR_OP_SIGMOID, 2, "", OF_X("2,3", "%1 = sigmoid(%0)") },
+    { SGLIR_OP_SILU, 2, "", OF_X("2,3", "%1 = silu(%0)") },
+    { SGLIR_OP_GELU, 2, "by tanh", OF_X("2,3", "%1 = gelu(%0)") },
+    { SGLIR_OP_GELU, 2, "exact", OF_X("2,3", "%1 = gelu(%0) {exact=1}") },
+    { SGLIR_OP_SILU_GRAD, 2, "", OF_XX("2,3", "2,3", "%2 = silu_grad(%0, %1)") },
+    { SGLIR_OP_GELU_GRAD, 2, "by tanh", OF_XX("2,3", "2,3", "%2 = gelu_grad(%0, %1)") },
+    { SGLIR_OP_GELU_GRAD, 1, "exact", OF_XX("2,3", "2,3", "%2 = gelu_grad(%0, %1) {exact=1}") },
+    /* elementwise, two and three */
+    { SGLIR_OP_ADD, 1, "", OF_XX("2,3", "2,3", "%2 = add(%0, %1)") },
+    { SGLIR_OP_SUB, 1, "", OF_XX("2,3", "2,3", "%2 = sub(%0, %1)") },
+    { SGLIR_OP_MUL, 2, "", OF_XX("2,3", "2,3", "%2 = mul(%0, %1)") },
+    { SGLIR_OP_MUL, 2, "by itself", OF_X("2,3", "%1 = mul(%0, %0)") },
+    { SGLIR_OP_DIV, 2, "", OF_XP("2,3", "2,3", "%2 = div(%0, %1)") },
+    { SGLIR_OP_REMAINDER, 1, "", OF_XP("2,3", "2,3", "%2 = remainder(%0, %1)") },
+    { SGLIR_OP_POW, 2, "", IN(0, "p", "f64", "2,3") IN(1, "x", "f64", "2,3") "%2 = pow(%0, %1)\nfetch \"y\" %2\n" },
+    { SGLIR_OP_POW, 2, "cube of negatives too",
+      IN(0, "x", "f64", "2,3") "%1 = constant() {value=3, dtype=f64}\n%2 = broadcast(%1) {dims=[2,3]}\n"
+                               "%3 = pow(%0, %2)\nfetch \"y\" %3\n" },
+    { SGLIR_OP_POW, 1, "square",
+      IN(0, "x", "f64", "2,3") "%1 = constant() {value=2, dtype=f64}\n%2 = broadcast(%1) {dims=[2,3]}\n"
+                               "%3 = pow(%0, %2)\nfetch \"y\" %3\n" },
+    { SGLIR_OP_MAXIMUM, 1, "", OF_XX("2,3", "2,3", "%2 = maximum(%0, %1)") },
+    { SGLIR_OP_MINIMUM, 1, "", OF_XX("2,3", "2,3", "%2 = minimum(%0, %1)") },
+    { SGLIR_OP_SELECT, 1, "",
+      IN(0, "xa", "f64", "2,3") IN(1, "xb", "f64", "2,3") FEED(2, "c", "bool", "2,3") "%3 = select(%2, %0, %1)\n"
+                                                                                      "fetch \"y\" %3\n" },
+    /* reductions */
+    { SGLIR_OP_REDUCE_SUM, 1, "", OF_X("2,3,4", "%1 = reduce_sum(%0) {axes=[0,2]}") },
+    { SGLIR_OP_REDUCE_SUM, 1, "kept", OF_X("2,3,4", "%1 = reduce_sum(%0) {axes=[1], keep=1}") },
+    { SGLIR_OP_REDUCE_SUM, 1, "of none", OF_X("2,0,4", "%1 = reduce_sum(%0) {axes=[1]}") },
+    { SGLIR_OP_REDUCE_MAX, 1, "", OF_X("2,3,4", "%1 = reduce_max(%0) {axes=[0,2]}") },
+    { SGLIR_OP_REDUCE_MAX, 1, "kept", OF_X("2,3,4", "%1 = reduce_max(%0) {axes=[2], keep=1}") },
+    { SGLIR_OP_REDUCE_MIN, 1, "", OF_X("2,3,4", "%1 = reduce_min(%0) {axes=[1]}") },
+    { SGLIR_OP_MEAN, 1, "", OF_X("2,3,4", "%1 = mean(%0) {axes=[0,1]}") },
+    /* movement */
+    { SGLIR_OP_RESHAPE, 1, "", OF_X("2,6", "%1 = reshape(%0) {dims=[3,4]}") },
+    { SGLIR_OP_BROADCAST, 1, "", OF_X("3,1", "%1 = broadcast(%0) {dims=[2,3,4]}") },
+    { SGLIR_OP_TRANSPOSE, 1, "", OF_X("2,3,4", "%1 = transpose(%0) {order=[2,0,1]}") },
+    { SGLIR_OP_SLICE, 1, "", OF_X("2,7", "%1 = slice(%0) {axis=1, start=1, stop=6, step=2}") },
+    { SGLIR_OP_SLICE, 1, "uneven step", OF_X("2,7", "%1 = slice(%0) {axis=1, start=0, stop=6, step=4}") },
+    { SGLIR_OP_SLICE, 1, "of nothing", OF_X("2,7", "%1 = slice(%0) {axis=1, start=3, stop=3}") },
+    { SGLIR_OP_PAD, 1, "", OF_X("2,3", "%1 = pad(%0) {axis=1, before=2, after=1, between=2, value=0.5}") },
+    { SGLIR_OP_PAD, 1, "of nothing", OF_X("2,0", "%1 = pad(%0) {axis=1, before=2, after=1, between=2}") },
+    { SGLIR_OP_CONCAT, 1, "", OF_XX("2,3", "2,4", "%2 = concat(%0, %1, %0) {axis=1}") },
+    { SGLIR_OP_PACK, 1, "", OF_XX("2,3", "", "%2 = pack(%0, %1, %0)") },
+    { SGLIR_OP_UNPACK, 1, "",
+      IN(0, "x", "f64",
+         "11") "%1, %2, %3 = unpack(%0) {ranks=[1,0,2], dims=[4,2,3]}\nfetch \"y\" %1\nfetch \"z\" %3\n" },
+    /* products */
+    { SGLIR_OP_DOT, 2, "x w^T",
+      OF_XX("2,3,4", "5,4", "%2 = dot(%0, %1) {batch_a=[], batch_b=[], contract_a=[2], contract_b=[1]}") },
+    { SGLIR_OP_DOT, 1, "x w",
+      OF_XX("2,3,4", "4,5", "%2 = dot(%0, %1) {batch_a=[], batch_b=[], contract_a=[2], contract_b=[0]}") },
+    { SGLIR_OP_DOT, 1, "x^T w",
+      OF_XX("4,3", "4,5", "%2 = dot(%0, %1) {batch_a=[], batch_b=[], contract_a=[0], contract_b=[0]}") },
+    { SGLIR_OP_DOT, 1, "batches in the middle",
+      OF_XX("3,2,4", "4,5,2", "%2 = dot(%0, %1) {batch_a=[1], batch_b=[2], contract_a=[2], contract_b=[0]}") },
+    { SGLIR_OP_DOT, 1, "two batches, two contracted the other way round",
+      OF_XX("2,3,4,2,3", "3,5,3,2,2",
+            "%2 = dot(%0, %1) {batch_a=[0,1], batch_b=[3,0], contract_a=[4,3], contract_b=[2,4]}") },
+    { SGLIR_OP_DOT, 1, "outer",
+      OF_XX("2", "3", "%2 = dot(%0, %1) {batch_a=[], batch_b=[], contract_a=[], contract_b=[]}") },
+    { SGLIR_OP_DOT, 1, "inner",
+      OF_XX("4", "4", "%2 = dot(%0, %1) {batch_a=[], batch_b=[], contract_a=[0], contract_b=[0]}") },
+    { SGLIR_OP_DOT, 2, "with itself",
+      OF_X("3,4", "%1 = dot(%0, %0) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[1]}") },
+    { SGLIR_OP_MATMUL, 1, "", OF_XX("2,3,4", "4,5", "%2 = matmul(%0, %1)") },
+    { SGLIR_OP_MATMUL, 1, "batches repeated", OF_XX("2,1,3,4", "5,4,2", "%2 = matmul(%0, %1)") },
+    { SGLIR_OP_MATMUL, 1, "vectors", OF_XX("4", "2,4,3", "%2 = matmul(%0, %1)") },
+    { SGLIR_OP_LINEAR, 1, "", OF_XX("2,3,4", "5,4", "%2 = linear(%0, %1)") },
+    { SGLIR_OP_LINEAR, 1, "with bias",
+      IN(0, "xa", "f64", "2,4") IN(1, "xw", "f64", "3,4") IN(2, "xb", "f64", "3") "%3 = linear(%0, %1, %2)\n"
+                                                                                  "fetch \"y\" %3\n" },
+    /* by index */
+    { SGLIR_OP_GATHER, 1, "",
+      IN(0, "x", "f64", "5,3") FEED(1, "i", "i32", "2,4") "%2 = gather(%0, %1)\nfetch \"y\" %2\n" },
+    { SGLIR_OP_SCATTER_ADD, 1, "",
+      IN(0, "x", "f64", "2,4,3") FEED(1, "i", "i64", "2,4") "%2 = scatter_add(%1, %0) {extent=4}\nfetch \"y\" %2\n" },
+    { SGLIR_OP_DYNAMIC_SLICE, 1, "",
+      IN(0, "x", "f64", "2,5")
+          FEED(1, "o", "i64", "") "%2 = dynamic_slice(%0, %1) {axis=1, size=3}\nfetch \"y\" %2\n" },
+    { SGLIR_OP_DYNAMIC_UPDATE, 1, "",
+      IN(0, "xa", "f64", "2,5") IN(1, "xb", "f64", "2,3")
+          FEED(2, "o", "i64", "") "%3 = dynamic_update(%0, %1, %2) {axis=1}\n"
+                                  "fetch \"y\" %3\n" },
+    /* composites */
+    { SGLIR_OP_SOFTMAX, 2, "", OF_X("2,4", "%1 = softmax(%0)") },
+    { SGLIR_OP_RMS_NORM, 2, "", OF_XX("2,4", "4", "%2 = rms_norm(%0, %1)") },
+    { SGLIR_OP_LAYER_NORM, 2, "",
+      IN(0, "x", "f64", "2,4") IN(1, "xg", "f64", "4") IN(2, "xb", "f64", "4") "%3 = layer_norm(%0, %1, %2)\n"
+                                                                               "fetch \"y\" %3\n" },
+    { SGLIR_OP_ROPE, 1, "",
+      IN(0, "x", "f64", "1,3,2,4") FEED(1, "o", "i64", "") "%2 = rope(%0, %1) {theta=100}\nfetch \"y\" %2\n" },
+    { SGLIR_OP_ROPE, 1, "the other way",
+      IN(0, "x", "f64", "1,3,2,4")
+          FEED(1, "o", "i64", "") "%2 = rope(%0, %1) {theta=100, inverse=1}\nfetch \"y\" %2\n" },
+    { SGLIR_OP_ATTENTION, 1, "causal",
+      QKV(3, 2, 4, 2) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5}\nfetch \"y\" %4\n" },
+    { SGLIR_OP_ATTENTION, 1, "grouped, a window",
+      QKV(4, 4, 5, 2) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5, window=2}\nfetch \"y\" %4\n" },
+    { SGLIR_OP_ATTENTION, 1, "all keys",
+      QKV(3, 2, 4, 1) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5, causal=0}\nfetch \"y\" %4\n" },
+    { SGLIR_OP_ATTENTION, 1, "through lse",
+      QKV(3, 2, 4, 1) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5}\nfetch \"y\" %4\nfetch \"z\" %5\n" },
+    { SGLIR_OP_CROSS_ENTROPY, 1, "",
+      IN(0, "x", "f64", "3,2,6") FEED(1, "i", "i32", "3,2") "%2 = cross_entropy(%0, %1)\nfetch \"y\" %2\n" },
+    { SGLIR_OP_CROSS_ENTROPY, 1, "another ignored",
+      IN(0, "x", "f64", "5,6") FEED(1, "j", "i32", "5") "%2 = cross_entropy(%0, %1) {ignore=2}\nfetch \"y\" %2\n" },
+    { SGLIR_OP_LINEAR_CROSS_ENTROPY, 1, "",
+      IN(0, "x", "f64", "3,2,4") IN(1, "xw", "f64", "6,4")
+          FEED(2, "i", "i64", "3,2") "%3 = linear_cross_entropy(%0, %1, %2)\n"
+                                     "fetch \"y\" %3\n" },
+};
+enum { VJP_CASES = sizeof vjp_cases / sizeof vjp_cases[0] };
+
+#endif
