@@ -138,7 +138,8 @@ static void copy_op(const visit *v, sglir_id id, id_room *room)
     sglir_graph *to = rewrite->to;
     const sglir_node *node = sglir_node_at(from, id);
     sglir_id *args = room->ids, *outs = args + node->arg_count, *regions = outs + node->out_count;
-    if (!map_ids(rewrite, from->args.data + node->arg_first, node->arg_count, sglir_ops[node->op].name, args)) return;
+    const sglir_id *given = node->arg_count > 0 ? &from->args.data[node->arg_first] : NULL;
+    if (!map_ids(rewrite, given, node->arg_count, sglir_ops[node->op].name, args)) return;
     for (uint32_t r = 0; r < node->region_count && to->status == SGL_OK; r++) {
         regions[r] = visit_region(v, node, args, node->region_first + r);
     }

@@ -39,8 +39,14 @@ static void hash_attrs(sglcore_hasher *hasher, const sglir_graph *g, const sglir
         switch (attr->kind) {
         case 'f': sglcore_hasher_add(hasher, &attr->as.f, sizeof attr->as.f); break;
         case 's': sglcore_hasher_u64(hasher, attr->as.string); break;
-        case 'I': sglcore_hasher_add(hasher, g->ints.data + attr->as.first, attr->count * sizeof(int64_t)); break;
-        case 'F': sglcore_hasher_add(hasher, g->floats.data + attr->as.first, attr->count * sizeof(double)); break;
+        case 'I':
+            for (uint32_t k = 0; k < attr->count; k++)
+                sglcore_hasher_u64(hasher, (uint64_t)g->ints.data[attr->as.first + k]);
+            break;
+        case 'F':
+            for (uint32_t k = 0; k < attr->count; k++)
+                sglcore_hasher_add(hasher, &g->floats.data[attr->as.first + k], sizeof(double));
+            break;
         default: sglcore_hasher_u64(hasher, (uint64_t)attr->as.i); break;
         }
     }

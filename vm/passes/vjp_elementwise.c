@@ -1,7 +1,9 @@
 /* vjp_elementwise.c -- derivatives of the elementwise ops: y = f(x) gives dx = dy * f'(x), element by element.
  *
  * The arguments of an elementwise op already have its result's shape and dtype, so a gradient never needs a sum here:
- * broadcasting is a node of its own. Where f' is cheaper from the result than from the argument, the result is used. */
+ * broadcasting is a node of its own. Where f' is cheaper from the result than from the argument, the result is used. Odd
+ * invariant: of the arguments of one call at most one emits, because C leaves open which of two would come first, and the
+ * graph must be the same whatever compiled it. */
 #include "passes/vjp_rules.h"
 
 #define TWO_OVER_SQRT_PI 1.12837916709551257390
@@ -44,7 +46,8 @@ void sglpass_vjp_sqrt(const sglpass_vjp *v)
 void sglpass_vjp_rsqrt(const sglpass_vjp *v)
 {
     sglir_id y = sglpass_vjp_result(v, 0);
-    v->into[0] = sglir_mul(v->g, sglir_scale(v->g, v->dys[0], -0.5), sglir_mul(v->g, square(v, y), y));
+    sglir_id cube = sglir_mul(v->g, square(v, y), y);
+    v->into[0] = sglir_mul(v->g, sglir_scale(v->g, v->dys[0], -0.5), cube);
 }
 
 /* -dy y^2 */
@@ -68,7 +71,8 @@ void sglpass_vjp_cos(const sglpass_vjp *v)
 /* dy (1 - y^2) */
 void sglpass_vjp_tanh(const sglpass_vjp *v)
 {
-    sglir_id slope = sglir_sub(v->g, number(v, 1), square(v, sglpass_vjp_result(v, 0)));
+    sglir_id squared = square(v, sglpass_vjp_result(v, 0));
+    sglir_id slope = sglir_sub(v->g, number(v, 1), squared);
     v->into[0] = sglir_mul(v->g, v->dys[0], slope);
 }
 
