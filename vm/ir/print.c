@@ -197,7 +197,7 @@ static void put_node(printer *p, sglir_id id)
         put_value(p, node->out_first + i);
     }
     PUT(p, "%s%s(", node->out_count > 0 ? " = " : "", sglir_ops[node->op].name);
-    put_values(p, g->args.data + node->arg_first, node->arg_count);
+    if (node->arg_count > 0) put_values(p, &g->args.data[node->arg_first], node->arg_count);
     PUT(p, ")");
     put_attrs(p, node);
     for (uint32_t i = 0; i < node->out_count; i++) {
