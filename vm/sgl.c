@@ -90,6 +90,11 @@ void sgl_log(sgl_vm *vm, sgl_log_level level, const char *format, ...)
     sglcore_log(&vm->env, level, "%s", text);
 }
 
+const char *sgl_nearest(const char *name, const char *const *names, int count)
+{
+    return name && names ? sglcore_nearest(name, names, count) : NULL;
+}
+
 sgl_status sgl_on_close(sgl_vm *vm, void (*close)(void *user), void *user)
 {
     if (!vm || !close) return SGL_INVALID_ARGUMENT;

@@ -112,6 +112,9 @@ SGL_API const char *sgl_error_message(const sgl_vm *vm);
 /* Asks a running sgl_train or sgl_generate on this VM to stop at the next step. Safe in a signal handler. */
 SGL_API void sgl_interrupt(sgl_vm *vm);
 
+/* The nearest of `count` names to `name` by edit distance, or NULL when none is near: for "did you mean". */
+SGL_API const char *sgl_nearest(const char *name, const char *const *names, int count);
+
 /* For front ends and bindings: the VM's allocator, its message, its log, and a call when it closes. */
 SGL_API void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes);
 SGL_API sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...) SGL_PRINTF(3, 4); /* returns status */

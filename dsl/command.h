@@ -1,0 +1,64 @@
+/* command.h -- what the subcommands of `sgl` share: options, exit codes, opening a VM, reporting an error.
+ *
+ * The command is a host like any other: it knows sgl.h alone. Only here, in main.c, command_*.c and repl.c, is anything
+ * printed or the process ended. */
+#ifndef SGLDSL_COMMAND_H
+#define SGLDSL_COMMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "vm/sgl.h"
+
+/* Exit codes, printed by `sgl help`; 128 + signal after a run that a signal stopped in order. */
+enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 };
+
+enum { COMMAND_SETTINGS = 256 };
+
+typedef struct command_settings {
+    sgl_setting list[COMMAND_SETTINGS]; /* key and value point into argv, or into `text` */
+    int count;
+    char text[8192]; /* the keys, cut off at '=' */
+    size_t used;
+} command_settings;
+
+/* One option of a subcommand. kind: 'b' flag (bool), 'i' integer (int64_t), 'n' number (double), 's' text (const char *),
+ * 'o' text that may be left out (const char *; "" when it is), 'k' key=value, any number of times (command_settings). */
+typedef struct command_option {
+    const char *name; /* "--steps" */
+    char kind;
+    void *into;
+    const char *value; /* what stands for the value in the help: "N" */
+    const char *help;
+} command_option;
+
+typedef struct command {
+    const char *name;
+    const char *arguments; /* "SCRIPT" */
+    const char *help;      /* a line */
+    const char *more;      /* further help, or NULL */
+    int least, most;       /* positional arguments */
+    const command_option *options; /* the last has a NULL name */
+} command;
+
+/* Reads argv[2..] of the subcommand. Returns COMMAND_OK, or an exit code after having said why; --help prints the help,
+ * sets *helped and returns COMMAND_OK. */
+int command_parse(const command *c, int argc, char **argv, const char **positional, int *count, bool *helped);
+/* Adds a setting; false (and a message) when there are too many. */
+bool command_set(command_settings *settings, const char *key, const char *value);
+
+/* Opens a VM that logs to stderr at the level of SGL_LOG. NULL after having said why. */
+sgl_vm *command_open(int64_t threads);
+/* Prints "sgl: MESSAGE" of the VM's last failure and gives the exit code. */
+int command_error(const sgl_vm *vm);
+sgl_status command_write(void *user, const char *data, size_t bytes); /* an sgl_write_fn to the FILE * user */
+
+int command_train(int argc, char **argv);
+int command_generate(int argc, char **argv);
+int command_graph(int argc, char **argv);
+int command_memory(int argc, char **argv);
+int command_doctor(int argc, char **argv);
+int command_repl(int argc, char **argv);
+
+#endif

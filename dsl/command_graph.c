@@ -1,0 +1,120 @@
+/* command_graph.c -- `sgl graph`, `sgl memory`, `sgl doctor`: seeing before running.
+ *
+ * Comes in: a script. Goes out: its graph after any pass, or the memory of its frozen program. Nothing is computed: the
+ * programs are planned for the CPU and never stepped. */
+#include <errno.h>
+#include <string.h>
+
+#include "dsl/command.h"
+
+typedef struct look {
+    sgl_vm *vm;
+    sgl_job *job;
+    sgl_plan *plan;
+    sgl_session *session;
+    sgl_graph *graph;
+} look;
+
+static sgl_status open_look(look *l, const char *script, const command_settings *settings, const char *which)
+{
+    sgl_status status = sgl_load_file(l->vm, script, settings->list, settings->count, &l->job);
+    if (status == SGL_OK) status = sgl_job_plan(l->job, &l->plan);
+    if (status == SGL_OK) status = sgl_session_new(l->vm, "cpu", &l->session);
+    if (status == SGL_OK) status = sgl_job_graph(l->job, which, &l->graph);
+    if (status == SGL_NOT_FOUND && l->session)
+        status = sgl_fail(l->vm, status, "%s: the job has no graph '%s'; there are init, train, eval and decode", script, which);
+    return status;
+}
+
+int command_graph(int argc, char **argv)
+{
+    command_settings settings = { 0 };
+    const char *after = "", *format = "text", *which = "train";
+    bool kernels = false;
+    const command_option options[] = {
+        { "--after", 's', &after, "PASS", "the graph after this pass, or 'all' (default: as traced)" },
+        { "--format", 's', &format, "FORMAT", "text (default) or dot" },
+        { "--graph", 's', &which, "NAME", "train (default), init, eval or decode" },
+        { "--program", 'b', &kernels, "", "the frozen program instead: instructions, places, script lines" },
+        { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
+        { 0 },
+    };
+    char more[512] = "passes:";
+    const char *name;
+    for (int i = 0; (name = sgl_pass_name(i)) != NULL; i++) {
+        strncat(more, " ", sizeof more - strlen(more) - 1);
+        strncat(more, name, sizeof more - strlen(more) - 1);
+    }
+    const command c = { "graph", "SCRIPT", "Prints the graph that SCRIPT declares.", more, 1, 1, options };
+    const char *positional[1];
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, positional, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    look l = { .vm = command_open(0) };
+    if (!l.vm) return COMMAND_FAILED;
+    sgl_status status = open_look(&l, positional[0], &settings, which);
+    sgl_program *program = NULL;
+    if (status == SGL_OK && kernels) {
+        status = sgl_freeze(l.session, l.graph, l.plan, &program);
+        if (status == SGL_OK) status = sgl_program_report(program, "program", "text", command_write, stdout);
+    } else if (status == SGL_OK) {
+        status = sgl_graph_print(l.session, l.graph, l.plan, after, format, command_write, stdout);
+    }
+    code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
+    sgl_close(l.vm);
+    return code;
+}
+
+static sgl_status write_svg(sgl_vm *vm, const sgl_program *program, const char *path)
+{
+    FILE *file = fopen(path, "w");
+    if (!file) return sgl_fail(vm, SGL_IO, "--svg %s: %s", path, strerror(errno));
+    sgl_status status = sgl_program_report(program, "memory", "svg", command_write, file);
+    if (fclose(file) != 0 && status == SGL_OK) status = sgl_fail(vm, SGL_IO, "--svg %s: %s", path, strerror(errno));
+    return status;
+}
+
+int command_memory(int argc, char **argv)
+{
+    command_settings settings = { 0 };
+    const char *svg = NULL, *format = "text", *which = "train";
+    const command_option options[] = {
+        { "--svg", 's', &svg, "FILE", "draw the lifetimes" },
+        { "--format", 's', &format, "FORMAT", "text (default) or json" },
+        { "--graph", 's', &which, "NAME", "train (default), init, eval or decode" },
+        { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
+        { 0 },
+    };
+    const command c = { "memory", "SCRIPT", "Tells the bytes that the program of SCRIPT needs, before it runs.", NULL, 1, 1, options };
+    const char *positional[1];
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, positional, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    look l = { .vm = command_open(0) };
+    if (!l.vm) return COMMAND_FAILED;
+    sgl_program *program = NULL;
+    sgl_status status = open_look(&l, positional[0], &settings, which);
+    if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
+    if (status == SGL_OK) status = sgl_program_report(program, "memory", format, command_write, stdout);
+    if (status == SGL_OK && svg) status = write_svg(l.vm, program, svg);
+    code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
+    sgl_close(l.vm);
+    return code;
+}
+
+int command_doctor(int argc, char **argv)
+{
+    const command_option options[] = { { 0 } };
+    const command c = { "doctor", "", "Tells what this machine has, and every knob with its value.", NULL, 0, 0, options };
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, NULL, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    sgl_vm *vm = command_open(0);
+    if (!vm) return COMMAND_FAILED;
+    code = sgl_doctor(vm, command_write, stdout) == SGL_OK ? COMMAND_OK : command_error(vm);
+    sgl_close(vm);
+    return code;
+}

@@ -1,0 +1,160 @@
+/* command_options.c -- options of subcommands: reading them, explaining them, and what every subcommand does at its start.
+ *
+ * Comes in: a table of options and argv. Goes out: values, or a message that names the option and the nearest right one.
+ * Both "--steps 10" and "--steps=10" are understood; "--" ends the options. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dsl/command.h"
+
+static void print_help(const command *c)
+{
+    printf("usage: sgl %s %s%s\n\n%s\n", c->name, c->arguments, c->options[0].name ? " [options]" : "", c->help);
+    if (c->options[0].name) printf("\n");
+    for (const command_option *o = c->options; o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, o->kind == 'o' ? "%s [%s]" : "%s %s", o->name, o->value ? o->value : "");
+        printf("  %-24s %s\n", left, o->help);
+    }
+    if (c->more) printf("\n%s\n", c->more);
+}
+
+static int usage_error(const command *c, const char *what, const char *name, const char *why)
+{
+    fprintf(stderr, "sgl %s: %s'%s' %s; `sgl %s --help` tells more\n", c->name, what, name, why, c->name);
+    return COMMAND_USAGE;
+}
+
+static int unknown_option(const command *c, const char *name)
+{
+    const char *names[64];
+    int count = 0;
+    for (const command_option *o = c->options; o->name && count < 64; o++) names[count++] = o->name;
+    const char *nearest = sgl_nearest(name, names, count);
+    char why[128] = "is no option";
+    if (nearest) snprintf(why, sizeof why, "is no option; did you mean '%s'?", nearest);
+    return usage_error(c, "", name, why);
+}
+
+bool command_set(command_settings *settings, const char *key, const char *value)
+{
+    if (settings->count == COMMAND_SETTINGS) {
+        fprintf(stderr, "sgl: more than %d settings\n", COMMAND_SETTINGS);
+        return false;
+    }
+    settings->list[settings->count++] = (sgl_setting){ key, value };
+    return true;
+}
+
+/* "key=value": the key is copied, since argv's own text goes on behind it. */
+static int take_setting(const command *c, command_settings *settings, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text) return usage_error(c, "--set ", text, "is not of the form key=value");
+    size_t length = (size_t)(equals - text);
+    if (settings->used + length + 1 > sizeof settings->text) return usage_error(c, "--set ", text, "is one setting too many");
+    char *key = settings->text + settings->used;
+    memcpy(key, text, length);
+    key[length] = 0;
+    settings->used += length + 1;
+    return command_set(settings, key, equals + 1) ? COMMAND_OK : COMMAND_USAGE;
+}
+
+static int take_value(const command *c, const command_option *o, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (o->kind) {
+    case 'i':
+        *(int64_t *)o->into = strtoll(text, &end, 10);
+        if (end == text || *end || errno) return usage_error(c, o->name, text, "is no integer");
+        return *(int64_t *)o->into < 0 ? usage_error(c, o->name, text, "must not be negative") : COMMAND_OK;
+    case 'n':
+        *(double *)o->into = strtod(text, &end);
+        return end == text || *end || errno ? usage_error(c, o->name, text, "is no number") : COMMAND_OK;
+    case 'k': return take_setting(c, o->into, text);
+    default: *(const char **)o->into = text; return COMMAND_OK;
+    }
+}
+
+static const command_option *find_option(const command *c, const char *text, size_t length)
+{
+    for (const command_option *o = c->options; o->name; o++)
+        if (strlen(o->name) == length && strncmp(o->name, text, length) == 0) return o;
+    return NULL;
+}
+
+/* One option at argv[*at]; moves *at to its last word. */
+static int take_option(const command *c, int argc, char **argv, int *at)
+{
+    const char *text = argv[*at], *equals = strchr(text, '=');
+    const command_option *o = find_option(c, text, equals ? (size_t)(equals - text) : strlen(text));
+    if (!o) return unknown_option(c, text);
+    if (o->kind == 'b') {
+        if (equals) return usage_error(c, "", text, "is a flag, it takes no value");
+        *(bool *)o->into = true;
+        return COMMAND_OK;
+    }
+    if (equals) return take_value(c, o, equals + 1);
+    bool has_next = *at + 1 < argc;
+    if (o->kind == 'o' && (!has_next || argv[*at + 1][0] == '-')) return take_value(c, o, "");
+    if (!has_next) return usage_error(c, "", text, "needs a value");
+    return take_value(c, o, argv[++*at]);
+}
+
+int command_parse(const command *c, int argc, char **argv, const char **positional, int *count, bool *helped)
+{
+    bool ended = false;
+    *count = 0;
+    *helped = false;
+    for (int at = 2; at < argc; at++) {
+        const char *text = argv[at];
+        if (!ended && strcmp(text, "--") == 0) {
+            ended = true;
+        } else if (!ended && (strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0)) {
+            print_help(c);
+            *helped = true;
+            return COMMAND_OK;
+        } else if (!ended && text[0] == '-' && text[1]) {
+            int code = take_option(c, argc, argv, &at);
+            if (code != COMMAND_OK) return code;
+        } else if (*count == c->most) {
+            return usage_error(c, "argument ", text, "is one too many");
+        } else {
+            positional[(*count)++] = text;
+        }
+    }
+    if (*count >= c->least) return COMMAND_OK;
+    fprintf(stderr, "sgl %s: %s is missing; usage: sgl %s %s [options]\n", c->name, c->arguments, c->name, c->arguments);
+    return COMMAND_USAGE;
+}
+
+/* ---- VM ------------------------------------------------------------------------------------------------------------- */
+
+static void log_to_stderr(void *user, sgl_log_level level, const char *message)
+{
+    static const char *const names[] = { "error", "warning", "info", "debug" };
+    (void)user;
+    fprintf(stderr, "sgl: %s: %s\n", names[level], message);
+}
+
+sgl_vm *command_open(int64_t threads)
+{
+    sgl_config config = { .log = log_to_stderr, .threads = (int)(threads > 4096 ? 4096 : threads) };
+    sgl_vm *vm = NULL;
+    sgl_status status = sgl_open(&config, &vm);
+    if (status != SGL_OK) fprintf(stderr, "sgl: cannot start: %s\n", sgl_status_text(status));
+    return vm;
+}
+
+int command_error(const sgl_vm *vm)
+{
+    fprintf(stderr, "sgl: %s\n", sgl_error_message(vm));
+    return COMMAND_FAILED;
+}
+
+sgl_status command_write(void *user, const char *data, size_t bytes)
+{
+    return fwrite(data, 1, bytes, user) == bytes ? SGL_OK : SGL_IO;
+}

@@ -1,0 +1,214 @@
+/* command_progress.c -- tells how a training run goes. See command_progress.h. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "dsl/command_progress.h"
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double value_of(const sgl_step_record *r, const char *name)
+{
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->names[i], name) == 0) return r->values[i];
+    return NAN;
+}
+
+sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, sgl_program *program,
+                                  const char *log, bool append, bool quiet)
+{
+    *p = (command_progress){ .vm = vm, .session = session, .program = program, .quiet = quiet,
+                             .terminal = isatty(STDOUT_FILENO) == 1, .started_s = now_s(), .first_step = -1 };
+    if (!log) return SGL_OK;
+    p->log = fopen(log, append ? "a" : "w");
+    return p->log ? SGL_OK : sgl_fail(vm, SGL_IO, "--log %s: %s", log, strerror(errno));
+}
+
+/* ---- the log -------------------------------------------------------------------------------------------------------- */
+
+static void add_number(json_t *object, const char *key, double value)
+{
+    /* JSON has no NaN or infinity: they are written as text, never left out. */
+    json_t *number = isfinite(value) ? json_real(value) : json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    json_object_set_new(object, key, number);
+}
+
+static sgl_status write_line(command_progress *p, json_t *object)
+{
+    int bad = json_dumpf(object, p->log, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(object);
+    if (bad || fputc('\n', p->log) == EOF || fflush(p->log) != 0)
+        return sgl_fail(p->vm, SGL_IO, "--log: the line could not be written: %s", strerror(errno));
+    return SGL_OK;
+}
+
+static sgl_status log_step(command_progress *p, const sgl_step_record *r)
+{
+    json_t *line = json_object();
+    json_object_set_new(line, "step", json_integer(r->step));
+    for (int i = 0; i < r->count; i++) add_number(line, r->names[i], r->values[i]);
+    json_object_set_new(line, "tokens", json_integer(r->step * r->tokens));
+    add_number(line, "tokens_per_s", (double)r->tokens / (r->step_ms / 1000));
+    add_number(line, "step_ms", r->step_ms);
+    return write_line(p, line);
+}
+
+/* ---- the screen ------------------------------------------------------------------------------------------------------ */
+
+/* "12.3k" */
+static const char *shortened(double number, char text[16])
+{
+    if (number >= 1e9) snprintf(text, 16, "%.2fG", number / 1e9);
+    else if (number >= 1e6) snprintf(text, 16, "%.2fM", number / 1e6);
+    else if (number >= 1e4) snprintf(text, 16, "%.1fk", number / 1e3);
+    else snprintf(text, 16, "%.0f", number);
+    return text;
+}
+
+static const char *duration(double seconds, char text[32])
+{
+    int64_t s = (int64_t)(seconds + 0.5);
+    if (s >= 3600) snprintf(text, 32, "%lld:%02lld:%02lld", (long long)(s / 3600), (long long)(s / 60 % 60), (long long)(s % 60));
+    else snprintf(text, 32, "%lld:%02lld", (long long)(s / 60), (long long)(s % 60));
+    return text;
+}
+
+static void print_extras(const sgl_step_record *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        const char *name = r->names[i];
+        if (strcmp(name, "loss") == 0 || strcmp(name, "lr") == 0 || strcmp(name, "grad_norm") == 0) continue;
+        printf("  %s %.4g", name, r->values[i]);
+    }
+}
+
+static void print_bar(const sgl_step_record *r)
+{
+    enum { WIDTH = 20 };
+    int full = r->steps > 0 ? (int)(r->step * WIDTH / r->steps) : WIDTH;
+    printf("\r\033[K%lld/%lld [", (long long)r->step, (long long)r->steps);
+    for (int i = 0; i < WIDTH; i++) putchar(i < full ? '#' : '.');
+    printf("]");
+}
+
+static void print_numbers(command_progress *p, const sgl_step_record *r)
+{
+    char a[32];
+    printf("  loss %.4f", value_of(r, "loss"));
+    if (!isnan(value_of(r, "lr"))) printf("  lr %.2e", value_of(r, "lr"));
+    if (!isnan(value_of(r, "grad_norm"))) printf("  norm %.3f", value_of(r, "grad_norm"));
+    if (r->tokens) printf("  %s tok/s", shortened((double)r->tokens / (p->steady_ms / 1000), a));
+    if (p->peak_flops > 0) printf("  mfu %.0f%%", 100 * sgl_program_flops(p->program) / (p->steady_ms / 1000) / p->peak_flops);
+    printf("  %.0f MiB", (double)(sgl_session_bytes(p->session) + sgl_program_bytes(p->program)) / 1048576);
+    print_extras(r);
+    printf("  left %s", duration((double)(r->steps - r->step) * p->steady_ms / 1000, a));
+}
+
+static void measure_peak(command_progress *p)
+{
+    if (sgl_session_peak_flops(p->session, &p->peak_flops) != SGL_OK) p->peak_flops = -1; /* a device that cannot say */
+}
+
+sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
+{
+    if (p->first_step < 0) {
+        p->first_step = r->step;
+        p->every = r->steps / 50 > 0 ? r->steps / 50 : 1;
+        p->steady_ms = r->step_ms;
+    }
+    p->steady_ms = 0.9 * p->steady_ms + 0.1 * r->step_ms;
+    p->last_step = r->step;
+    p->last_loss = value_of(r, "loss");
+    if (p->log) {
+        sgl_status status = log_step(p, r);
+        if (status != SGL_OK) return status;
+    }
+    if (p->quiet) return SGL_OK;
+    if (p->peak_flops == 0) measure_peak(p);
+    if (p->terminal) {
+        print_bar(r);
+        print_numbers(p, r);
+        p->line_open = true;
+    } else if (r->step % p->every == 0 || r->step == p->first_step || r->step == r->steps) {
+        printf("step %lld/%lld", (long long)r->step, (long long)r->steps);
+        print_numbers(p, r);
+        printf("\n");
+    }
+    fflush(stdout);
+    return SGL_OK;
+}
+
+void command_progress_end(command_progress *p)
+{
+    if (p->line_open) printf("\n");
+    p->line_open = false;
+}
+
+sgl_status command_progress_eval(command_progress *p, int64_t step, double loss, int64_t count)
+{
+    p->eval_loss = loss;
+    p->has_eval = true;
+    if (!p->quiet) {
+        command_progress_end(p);
+        printf("step %lld  held-out loss %.4f nats per token over %lld tokens\n", (long long)step, loss, (long long)count);
+        fflush(stdout);
+    }
+    if (!p->log) return SGL_OK;
+    json_t *line = json_object();
+    json_object_set_new(line, "step", json_integer(step));
+    add_number(line, "eval_loss", loss);
+    json_object_set_new(line, "eval_tokens", json_integer(count));
+    return write_line(p, line);
+}
+
+sgl_status command_progress_save(command_progress *p, int64_t step, const char *path)
+{
+    (void)step;
+    if (p->quiet) return SGL_OK;
+    command_progress_end(p);
+    printf("saved %s\n", path);
+    fflush(stdout);
+    return SGL_OK;
+}
+
+void command_progress_summary(command_progress *p, sgl_tokens *tokens, const char *out)
+{
+    char a[32];
+    double two, three;
+    if (p->first_step > 0)
+        printf("%lld steps in %s, last training loss %.4f\n", (long long)(p->last_step - p->first_step + 1),
+               duration(now_s() - p->started_s, a), p->last_loss);
+    if (p->has_eval) {
+        printf("held-out loss %.4f nats per token", p->eval_loss);
+        if (tokens && sgl_tokens_ngram_loss(tokens, 2, &two) == SGL_OK && sgl_tokens_ngram_loss(tokens, 3, &three) == SGL_OK)
+            printf(" (on the same text a byte model of order 2: %.4f, of order 3: %.4f)", two, three);
+        printf("\n");
+    }
+    printf("checkpoints in %s\n", out);
+}
+
+void command_progress_close(command_progress *p)
+{
+    if (p->log) fclose(p->log);
+    p->log = NULL;
+}
+
+bool command_meta_seed(const char *meta, uint64_t *seed)
+{
+    json_error_t error;
+    json_t *object = json_loads(meta, 0, &error);
+    json_t *value = json_object_get(object, "seed");
+    bool found = json_is_integer(value);
+    if (found) *seed = (uint64_t)json_integer_value(value);
+    json_decref(object);
+    return found;
+}

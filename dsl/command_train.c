@@ -1,0 +1,266 @@
+/* command_train.c -- `sgl train`: loads a script, freezes its programs, runs the loop, tells how it goes.
+ *
+ * Comes in: a script and options. Goes out: checkpoints, a log, a last line with the loss. Everything learnt is in the
+ * session; this file only connects. Ctrl-C and SIGTERM ask the loop to stop after the step at hand; a second Ctrl-C ends
+ * the process at once. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dsl/command.h"
+#include "dsl/command_progress.h"
+
+typedef struct train_options {
+    int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
+    command_settings settings;
+    const char *data, *out, *resume, *init_from, *log, *device;
+    bool quiet, overwrite;
+} train_options;
+
+typedef struct train {
+    const train_options *o;
+    const char *script;
+    char out[4096];
+    sgl_vm *vm;
+    sgl_job *job;
+    sgl_plan *plan;
+    sgl_session *session;
+    sgl_program *train, *eval;
+    sgl_tokens *tokens;
+    sgl_train_config config;
+    command_progress progress;
+} train;
+
+/* ---- signals -------------------------------------------------------------------------------------------------------- */
+
+static sgl_vm *signalled_vm;
+static volatile sig_atomic_t signal_number;
+
+static void on_signal(int number)
+{
+    signal_number = number;
+    signal(SIGINT, SIG_DFL); /* the second Ctrl-C ends the process */
+    sgl_interrupt(signalled_vm);
+}
+
+static void catch_signals(sgl_vm *vm)
+{
+    signalled_vm = vm;
+    struct sigaction action = { .sa_handler = on_signal };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- set-up ----------------------------------------------------------------------------------------------------------- */
+
+static sgl_status job_integer(const train *t, const char *key, int64_t asked, int64_t otherwise, int64_t *value)
+{
+    double number = 0;
+    *value = asked;
+    if (asked >= 0) return SGL_OK;
+    sgl_status status = sgl_job_number(t->job, key, &number);
+    if (status == SGL_NOT_FOUND) number = (double)otherwise;
+    else if (status != SGL_OK) return status;
+    if (number < 0 || number != (double)(int64_t)number)
+        return sgl_fail(t->vm, SGL_INVALID_ARGUMENT, "job: %s must be a whole number of at least 0, it is %g", key, number);
+    *value = (int64_t)number;
+    return SGL_OK;
+}
+
+static sgl_status load(train *t, command_settings *settings)
+{
+    char steps[32];
+    snprintf(steps, sizeof steps, "%lld", (long long)t->o->steps);
+    if (t->o->data && !command_set(settings, "data.path", t->o->data)) return SGL_LIMIT;
+    if (t->o->steps >= 0 && !command_set(settings, "job.steps", steps)) return SGL_LIMIT;
+    sgl_status status = sgl_load_file(t->vm, t->script, settings->list, settings->count, &t->job);
+    if (status != SGL_OK) return status;
+    status = sgl_job_plan(t->job, &t->plan);
+    if (status == SGL_OK) status = sgl_job_tokens(t->job, &t->tokens);
+    return status == SGL_NOT_FOUND ? SGL_OK : status;
+}
+
+static sgl_status freeze(train *t, const char *which, sgl_program **program)
+{
+    sgl_graph *graph = NULL;
+    sgl_status status = sgl_job_graph(t->job, which, &graph);
+    return status == SGL_OK ? sgl_freeze(t->session, graph, t->plan, program) : status;
+}
+
+static sgl_status initialise(train *t)
+{
+    sgl_program *init = NULL;
+    sgl_status status = freeze(t, "init", &init);
+    if (status == SGL_OK) status = sgl_feed(init, "seed", &t->config.seed, sizeof t->config.seed);
+    if (status == SGL_NOT_FOUND) status = SGL_OK; /* nothing random in it */
+    if (status == SGL_OK) status = sgl_step(init);
+    sgl_program_free(init);
+    return status;
+}
+
+static sgl_status load_parameters(train *t, const char *dir)
+{
+    const char *path, *meta;
+    int64_t step;
+    sgl_status status = sgl_checkpoint_find(t->vm, dir, &path, &meta, &step);
+    return status == SGL_OK ? sgl_checkpoint_load(t->session, path, 1) : status;
+}
+
+/* A run goes on, or begins; a folder that holds a run already is not written over unasked. */
+static sgl_status begin(train *t)
+{
+    const char *path, *meta;
+    int64_t step = 0;
+    const char *from = t->o->resume && *t->o->resume ? t->o->resume : t->out;
+    sgl_status found = sgl_checkpoint_find(t->vm, from, &path, &meta, &step);
+    if (t->o->resume) {
+        if (found != SGL_OK) return found;
+        t->config.start_step = step;
+        uint64_t seed;
+        if (t->o->seed < 0 && command_meta_seed(meta, &seed)) t->config.seed = seed;
+        sgl_status status = sgl_checkpoint_load(t->session, path, 0);
+        if (status == SGL_OK && !t->o->quiet) printf("resumed %s\n", path);
+        return status;
+    }
+    if (found == SGL_OK && !t->o->overwrite)
+        return sgl_fail(t->vm, SGL_WRONG_STATE, "%s holds a run already (step %lld): --resume goes on with it, --out names another folder, "
+                        "--overwrite begins anew", t->out, (long long)step);
+    sgl_status status = initialise(t);
+    if (status == SGL_OK && t->o->init_from) status = load_parameters(t, t->o->init_from);
+    return status;
+}
+
+/* "examples/llama.lua" to "llama.run" */
+static void name_output(train *t)
+{
+    if (t->o->out) {
+        snprintf(t->out, sizeof t->out, "%s", t->o->out);
+        return;
+    }
+    const char *base = strrchr(t->script, '/');
+    base = base ? base + 1 : t->script;
+    const char *dot = strrchr(base, '.');
+    snprintf(t->out, sizeof t->out, "%.*s.run", dot && dot != base ? (int)(dot - base) : (int)strlen(base), base);
+}
+
+static sgl_status configure(train *t)
+{
+    sgl_train_config *c = &t->config;
+    sgl_status status = job_integer(t, "steps", t->o->steps, 1000, &c->steps);
+    if (status == SGL_OK) status = job_integer(t, "eval_every", t->o->eval_every, 0, &c->eval_every);
+    if (status == SGL_OK) status = job_integer(t, "eval_batches", -1, 0, &c->eval_batches);
+    if (status == SGL_OK) status = job_integer(t, "save_every", t->o->save_every, 0, &c->save_every);
+    int64_t keep = 0, seed = 0;
+    if (status == SGL_OK) status = job_integer(t, "keep", t->o->keep, 3, &keep);
+    if (status == SGL_OK) status = job_integer(t, "seed", t->o->seed, 0, &seed);
+    if (status == SGL_OK) status = sgl_job_meta(t->job, &c->meta);
+    c->keep = (int)(keep > 1000000 ? 1000000 : keep);
+    c->seed = (uint64_t)seed;
+    c->stop_at = t->o->stop_at > 0 ? t->o->stop_at : 0;
+    c->out = t->out;
+    c->tokens = t->tokens;
+    c->feed = t->tokens ? NULL : sgl_job_feed;
+    return status;
+}
+
+static sgl_status prepare(train *t)
+{
+    sgl_status status = configure(t);
+    if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
+    if (status == SGL_OK) status = freeze(t, "train", &t->train);
+    if (status == SGL_OK) {
+        status = freeze(t, "eval", &t->eval);
+        if (status == SGL_NOT_FOUND) status = SGL_OK; /* a job with a step of its own */
+    }
+    if (status == SGL_OK) status = begin(t);
+    t->config.train = t->train;
+    t->config.eval = t->eval;
+    return status;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------------------------ */
+
+static sgl_status on_step(void *user, const sgl_step_record *record) { return command_progress_step(&((train *)user)->progress, record); }
+static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
+{
+    return command_progress_eval(&((train *)user)->progress, step, loss, count);
+}
+static sgl_status on_save(void *user, int64_t step, const char *path)
+{
+    return command_progress_save(&((train *)user)->progress, step, path);
+}
+
+/* A job with Lua data hands its feed function the job; the other callbacks get this command's state. */
+static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int is_eval)
+{
+    return sgl_job_feed(((train *)user)->job, program, cursor, is_eval);
+}
+
+static int finish(train *t, sgl_status status)
+{
+    command_progress_end(&t->progress);
+    if (status == SGL_INTERRUPTED) {
+        if (!t->o->quiet) printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out, t->script, t->out);
+        return 128 + (int)signal_number;
+    }
+    if (status != SGL_OK) return command_error(t->vm);
+    if (!t->o->quiet) command_progress_summary(&t->progress, t->tokens, t->out);
+    return COMMAND_OK;
+}
+
+static int run(train *t, command_settings *settings)
+{
+    sgl_status status = load(t, settings);
+    name_output(t);
+    if (status == SGL_OK) status = prepare(t);
+    if (status == SGL_OK)
+        status = command_progress_begin(&t->progress, t->vm, t->session, t->train, t->o->log, t->o->resume != NULL, t->o->quiet);
+    if (status != SGL_OK) return command_error(t->vm);
+    t->config.user = t;
+    if (t->config.feed) t->config.feed = feed_job;
+    t->config.on_step = on_step;
+    t->config.on_eval = on_eval;
+    t->config.on_save = on_save;
+    catch_signals(t->vm);
+    return finish(t, sgl_train(t->session, &t->config));
+}
+
+int command_train(int argc, char **argv)
+{
+    train_options o = { .steps = -1, .save_every = -1, .keep = -1, .eval_every = -1, .seed = -1, .device = "cpu" };
+    const command_option options[] = {
+        { "--steps", 'i', &o.steps, "N", "length of the run (also of its learning-rate schedule)" },
+        { "--stop-at", 'i', &o.stop_at, "N", "leave after step N of the same run, to be resumed" },
+        { "--set", 'k', &o.settings, "key=value", "a field of the script's sgl.config, or plan.micro=4 ...; any number of times" },
+        { "--data", 's', &o.data, "FILE", "train on this file" },
+        { "--out", 's', &o.out, "DIR", "folder of checkpoints (default: the script's name with .run)" },
+        { "--resume", 'o', &o.resume, "DIR", "go on from the last complete checkpoint of DIR (default: --out)" },
+        { "--init-from", 's', &o.init_from, "DIR", "take the parameters of a checkpoint, begin at step 0" },
+        { "--overwrite", 'b', &o.overwrite, "", "begin anew although the folder holds a run" },
+        { "--save-every", 'i', &o.save_every, "N", "a checkpoint every N steps (default: at the end alone)" },
+        { "--keep", 'i', &o.keep, "N", "keep the last N checkpoints, 0: all (default 3)" },
+        { "--eval-every", 'i', &o.eval_every, "N", "held-out loss every N steps, 0: at the end alone" },
+        { "--log", 's', &o.log, "FILE", "one JSON object per step" },
+        { "--device", 's', &o.device, "NAME", "cpu (default) or null (plans, computes nothing)" },
+        { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core); results do not depend on it" },
+        { "--seed", 'i', &o.seed, "N", "of initial weights, dropout and the order of data (default 0)" },
+        { "--quiet", 'b', &o.quiet, "", "print nothing but errors" },
+        { 0 },
+    };
+    const command c = { "train", "SCRIPT", "Trains the model that SCRIPT declares.",
+                        "mfu is model-flops utilisation: (2 per multiply-add of the products of one step) / (seconds of the step *\n"
+                        "flops per second that a large float32 product reaches on this machine, measured at the start).\n"
+                        "Ctrl-C and SIGTERM finish the step, save and leave; a second Ctrl-C leaves at once.", 1, 1, options };
+    const char *positional[1];
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, positional, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    train t = { .o = &o, .script = positional[0], .vm = command_open(o.threads) };
+    if (!t.vm) return COMMAND_FAILED;
+    code = run(&t, &o.settings);
+    command_progress_close(&t.progress);
+    sgl_close(t.vm);
+    return code;
+}

@@ -1,0 +1,68 @@
+/* main.c -- the `sgl` command: which subcommand, and the help that lists them.
+ *
+ * Comes in: argv. Goes out: an exit code. Each subcommand reads its own options; an unknown one is named with the nearest. */
+#include <string.h>
+
+#include "dsl/command.h"
+
+static int command_version(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    printf("sgl %s\n", sgl_version());
+    return COMMAND_OK;
+}
+
+static int command_help(int argc, char **argv);
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    { "train", command_train, "train the model of a script; checkpoints, evaluation, resume" },
+    { "generate", command_generate, "let a trained model go on with a text" },
+    { "graph", command_graph, "print the graph of a script, after any pass" },
+    { "memory", command_memory, "planned bytes by section, peak and lower bound, lifetimes drawn" },
+    { "repl", command_repl, "evaluate expressions on tensors, look into the graph of a script" },
+    { "doctor", command_doctor, "what this machine has, and every knob with its value" },
+    { "version", command_version, "print the version" },
+    { "help", command_help, "print this" },
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static int command_help(int argc, char **argv)
+{
+    if (argc > 2)
+        for (int i = 0; i < COMMANDS; i++)
+            if (strcmp(argv[2], commands[i].name) == 0 && commands[i].run != command_help) {
+                char *asked[] = { argv[0], argv[2], (char[]){ "--help" }, NULL };
+                return commands[i].run(3, asked);
+            }
+    printf("sgl: an embeddable interpreter of a graph language\n\nusage: sgl COMMAND ...\n\n");
+    for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].help);
+    printf("\n`sgl COMMAND --help` tells a command's options.\n\n"
+           "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 130 and 143 stopped in order by Ctrl-C and\n"
+           "SIGTERM, after saving.\n");
+    return COMMAND_OK;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        command_help(argc, argv);
+        return COMMAND_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return command_help(1, argv);
+    if (strcmp(name, "--version") == 0) return command_version(argc, argv);
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc, argv);
+    const char *names[COMMANDS];
+    for (int i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
+    const char *nearest = sgl_nearest(name, names, COMMANDS);
+    fprintf(stderr, "sgl: there is no command '%s'", name);
+    if (nearest) fprintf(stderr, "; did you mean '%s'?", nearest);
+    fprintf(stderr, " `sgl help` lists them\n");
+    return COMMAND_USAGE;
+}
