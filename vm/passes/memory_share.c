@@ -1,0 +1,366 @@
+/* memory_share.c -- lifetimes of stored values, and the values that lie in one place.
+ *
+ * In: a graph. Out: groups. How: every value begins as a group of its own. Then, in this order: a loop's results join its
+ * carries, what a turn yields joins the carry where it may be written there at once, new states join the old ones, first
+ * carries join the loop's, and last a kernel's results join arguments that die in it. Odd invariant: a value that is
+ * written in the place of an older one is made only after the last read of that, or by the node that reads it last and
+ * bears it. */
+#include <string.h>
+
+#include "passes/memory_share.h"
+
+static const sglir_node *node_at(const sglpass_sharing *s, sglir_id node) { return &s->g->nodes.data[node]; }
+static int64_t bytes_of(const sglpass_sharing *s, sglir_id value) { return sglir_bytes(sglir_type_of(s->g, value)); }
+
+/* ---- groups ------------------------------------------------------------------------------------------------- */
+
+sglir_id sglpass_head(const sglpass_sharing *s, sglir_id value)
+{
+    sglir_id at = s->views[value].root;
+    while (s->groups[at].next != at) at = s->groups[at].next;
+    return at;
+}
+
+static sglpass_group *group_of(sglpass_sharing *s, sglir_id value) { return &s->groups[sglpass_head(s, value)]; }
+
+/* One place for both; that of `to`, unless `from` alone is held to a space. */
+static void join(sglpass_sharing *s, sglir_id to, sglir_id from)
+{
+    sglir_id a = sglpass_head(s, to), b = sglpass_head(s, from);
+    sglpass_group *x = &s->groups[a], *y = &s->groups[b];
+    if (a == b) return;
+    y->next = a;
+    if (y->first < x->first) x->first = y->first;
+    if (y->last > x->last) x->last = y->last;
+    if (x->space == SGLIR_SPACE_ARENA) x->space = y->space;
+}
+
+/* A value of its own: no view, and the whole of its place. */
+static bool is_whole(const sglpass_sharing *s, sglir_id value)
+{
+    const sglpass_view *view = &s->views[value];
+    return view->offset == 0 && bytes_of(s, view->root) == bytes_of(s, value);
+}
+
+/* ---- moments ------------------------------------------------------------------------------------------------ */
+
+static void number_region(sglpass_sharing *s, sglir_id id)
+{
+    const sglir_region *region = &s->g->regions.data[id];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        sglir_id node = region->nodes.data[n];
+        s->begins[node] = s->moments++;
+        if (node_at(s, node)->op == SGLIR_OP_SCAN) {
+            number_region(s, node_at(s, node)->region_first);
+            s->moments++;
+        }
+        s->ends[node] = s->moments - 1;
+    }
+}
+
+/* The moment at which a use by the node is over, for a value of `region`: within a loop that stands there, its end,
+ * since the next turn uses it again. */
+static int64_t moment_of_use(const sglpass_sharing *s, sglir_id node, sglir_id region)
+{
+    while (node_at(s, node)->region != region) node = s->g->regions.data[node_at(s, node)->region].node;
+    return s->ends[node];
+}
+
+static void use(sglpass_sharing *s, sglir_id value, sglir_id node)
+{
+    sglir_id root = s->views[value].root;
+    sglpass_group *group = &s->groups[root];
+    int64_t moment = moment_of_use(s, node, sglir_value_at(s->g, root)->region);
+    if (moment > group->last_read) group->last_read = moment;
+    if (moment > group->last) group->last = moment;
+}
+
+static void begin(sglpass_sharing *s, sglir_id value, int64_t first, int64_t last, sglir_space space)
+{
+    s->groups[value] = (sglpass_group){
+        .next = value, .first = first, .last = last, .last_read = -1, .space = (uint8_t)space, .taken_by = SGLIR_NONE
+    };
+}
+
+static void begin_node(sglpass_sharing *s, sglir_id id)
+{
+    const sglir_node *node = node_at(s, id);
+    int64_t first = s->begins[id], last = s->ends[id];
+    sglir_space space = SGLIR_SPACE_ARENA;
+    if (node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_CONSTANT) {
+        first = 0;
+        last = s->moments - 1;
+        space = node->op == SGLIR_OP_CONSTANT                    ? SGLIR_SPACE_CONST
+                : sglir_attr_int(s->g, node, "role") == SGL_FEED ? SGLIR_SPACE_IO
+                                                                 : SGLIR_SPACE_STATE;
+    }
+    if (sglpass_is_view(node)) return;
+    for (uint32_t i = 0; i < node->out_count; i++) begin(s, node->out_first + i, first, last, space);
+    if (node->op != SGLIR_OP_SCAN) return;
+    const sglir_region *body = &s->g->regions.data[node->region_first];
+    for (int64_t i = 0; i < body->parameters.count; i++)
+        begin(s, body->parameters.data[i], first, last, SGLIR_SPACE_ARENA);
+}
+
+static void use_args(sglpass_sharing *s, sglir_id id)
+{
+    const sglir_node *node = node_at(s, id);
+    for (uint32_t i = 0; i < node->arg_count; i++) use(s, sglir_arg(s->g, node, i), id);
+    if (node->op != SGLIR_OP_SCAN) return;
+    const sglir_region *body = &s->g->regions.data[node->region_first];
+    for (int64_t i = 0; i < body->results.count; i++) {
+        sglir_id root = s->views[body->results.data[i]].root;
+        bool of_body = sglir_value_at(s->g, root)->region == node->region_first;
+        if (!of_body) {
+            use(s, root, id);
+        } else if (s->groups[root].last < s->ends[id]) {
+            s->groups[root].last = s->ends[id]; /* handed on after the last node of the turn */
+        }
+    }
+}
+
+static void find_lives(sglpass_sharing *s)
+{
+    const sglir_graph *g = s->g;
+    for (int64_t n = 0; n < g->nodes.count; n++) s->begins[n] = s->ends[n] = -1;
+    number_region(s, 0);
+    s->moments++;
+    for (int64_t v = 0; v < g->values.count; v++) begin(s, (sglir_id)v, 0, 0, SGLIR_SPACE_NONE);
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        if (s->begins[n] >= 0) begin_node(s, (sglir_id)n);
+    }
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        if (s->begins[n] >= 0) use_args(s, (sglir_id)n);
+    }
+    for (int64_t i = 0; i < g->outputs.count; i++) {
+        sglpass_group *group = &s->groups[s->views[g->outputs.data[i].value].root];
+        group->last = s->moments - 1;
+        if (g->outputs.data[i].role == SGLIR_FETCH && group->space == SGLIR_SPACE_ARENA) group->space = SGLIR_SPACE_IO;
+    }
+}
+
+/* ---- carries ------------------------------------------------------------------------------------------------ */
+
+/* Whether the node's reads of `old` bear that result `result` of it is written there. */
+static bool writes_over(sglpass_sharing *s, sglir_id id, sglir_id old, uint32_t result)
+{
+    const sglir_node *node = node_at(s, id);
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        if (s->views[sglir_arg(s->g, node, i)].root == old)
+            return sglpass_takes_place(s->g, s->views, id, i, result, s->scratch);
+    }
+    return true; /* it does not read it at all */
+}
+
+/* What a turn yields, made at once in the carry's place. A loop within is left to a copy: its carry would live there
+ * from its first turn on. */
+static void join_turn(sglpass_sharing *s, const sglir_node *scan, uint32_t i)
+{
+    const sglir_region *body = &s->g->regions.data[scan->region_first];
+    sglir_id parameter = body->parameters.data[i + 1], turn = body->results.data[i], root = s->views[turn].root;
+    const sglir_value *value = sglir_value_at(s->g, root);
+    if (value->region != scan->region_first || value->node == SGLIR_NONE || !is_whole(s, turn)) return;
+    sglir_id maker = value->node;
+    if (node_at(s, maker)->op == SGLIR_OP_SCAN || node_at(s, maker)->op == SGLIR_OP_CONSTANT) return;
+    const sglpass_group *group = group_of(s, root);
+    if (group->space != SGLIR_SPACE_ARENA || group->first < s->begins[maker] || sglpass_head(s, root) != root) return;
+    int64_t last_read = s->groups[parameter].last_read;
+    if (last_read > s->begins[maker]) return;
+    if (last_read == s->begins[maker] && !writes_over(s, maker, parameter, value->index)) return;
+    join(s, parameter, root);
+}
+
+static bool region_uses(const sglpass_sharing *s, sglir_id id, sglir_id root)
+{
+    const sglir_region *region = &s->g->regions.data[id];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = node_at(s, region->nodes.data[n]);
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            if (s->views[sglir_arg(s->g, node, i)].root == root) return true;
+        }
+        if (node->op == SGLIR_OP_SCAN && region_uses(s, node->region_first, root)) return true;
+    }
+    for (int64_t i = 0; i < region->results.count; i++) {
+        if (s->views[region->results.data[i]].root == root) return true;
+    }
+    return false;
+}
+
+/* Whether the loop takes the value as its carry i and has no other use for it. */
+static bool hands_over(const sglpass_sharing *s, sglir_id scan, uint32_t i, sglir_id root)
+{
+    const sglir_node *node = node_at(s, scan);
+    for (uint32_t k = 0; k < node->arg_count; k++) {
+        if ((s->views[sglir_arg(s->g, node, k)].root == root) != (k == i)) return false;
+    }
+    return is_whole(s, sglir_arg(s->g, node, i)) && !region_uses(s, node->region_first, root);
+}
+
+/* The first carry, made at once in the loop's place. */
+static void join_first(sglpass_sharing *s, sglir_id scan, uint32_t i)
+{
+    const sglir_node *node = node_at(s, scan);
+    sglir_id root = s->views[sglir_arg(s->g, node, i)].root,
+             parameter = s->g->regions.data[node->region_first].parameters.data[i + 1];
+    const sglpass_group *group = group_of(s, root), *loop = group_of(s, parameter);
+    if (group->space != SGLIR_SPACE_ARENA || group->last != s->ends[scan]) return;
+    if (loop->space == SGLIR_SPACE_STATE || sglir_value_at(s->g, root)->region != node->region) return;
+    if (sglpass_head(s, root) != sglpass_head(s, parameter) && hands_over(s, scan, i, root)) join(s, parameter, root);
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------- */
+
+enum { LONGEST_CHAIN = 64 };
+
+/* A way from a new state back to a value before which all reads of the old one are over: each value of it is written
+ * over the next. */
+typedef struct chain {
+    sglpass_sharing *s;
+    sglir_id state;
+    sglir_id values[LONGEST_CHAIN];
+    int count;
+    int budget; /* of values looked at: kernels of many arguments branch */
+} chain;
+
+static bool chain_back(chain *c, sglir_id value);
+
+static bool chain_through_scan(chain *c, sglir_id scan, uint32_t i)
+{
+    sglpass_sharing *s = c->s;
+    const sglir_node *node = node_at(s, scan);
+    sglir_id root = s->views[sglir_arg(s->g, node, i)].root;
+    if (root == c->state) return s->groups[root].last_read == s->ends[scan] && hands_over(s, scan, i, root);
+    return group_of(s, root)->last == s->ends[scan] && hands_over(s, scan, i, root) && chain_back(c, root);
+}
+
+static bool chain_through_node(chain *c, sglir_id id, uint32_t result)
+{
+    sglpass_sharing *s = c->s;
+    const sglir_node *node = node_at(s, id);
+    if (s->groups[c->state].last_read == s->begins[id] && writes_over(s, id, c->state, result)) return true;
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        sglir_id arg = sglir_arg(s->g, node, i), root = s->views[arg].root;
+        if (root == c->state || !is_whole(s, arg) || group_of(s, root)->last != s->begins[id]) continue;
+        if (sglpass_takes_place(s->g, s->views, id, i, result, s->scratch) && chain_back(c, root)) return true;
+    }
+    return false;
+}
+
+static bool chain_back(chain *c, sglir_id value)
+{
+    sglpass_sharing *s = c->s;
+    const sglir_value *made = sglir_value_at(s->g, value);
+    if (c->count == LONGEST_CHAIN || c->budget-- == 0 || made->node == SGLIR_NONE || made->region != 0) return false;
+    if (group_of(s, value)->space != SGLIR_SPACE_ARENA) return false;
+    c->values[c->count++] = value;
+    if (s->groups[c->state].last_read < s->begins[made->node]) return true;
+    bool is_scan = node_at(s, made->node)->op == SGLIR_OP_SCAN;
+    if (is_scan ? chain_through_scan(c, made->node, made->index) : chain_through_node(c, made->node, made->index))
+        return true;
+    c->count--;
+    return false;
+}
+
+/* The new value of a state, made in the state's place; where that is not possible freeze copies it there at the end. */
+static void join_state(sglpass_sharing *s, sglir_id state, sglir_id update)
+{
+    chain c = { .s = s, .state = state, .budget = 4 * LONGEST_CHAIN };
+    if (s->views[update].root == state || !is_whole(s, update) || !chain_back(&c, s->views[update].root)) return;
+    for (int i = 0; i < c.count; i++) join(s, state, c.values[i]);
+}
+
+static void join_states(sglpass_sharing *s)
+{
+    const sglir_graph *g = s->g;
+    for (int64_t i = 0; i < g->outputs.count; i++) {
+        const sglir_output *output = &g->outputs.data[i];
+        if (output->role != SGLIR_UPDATE) continue;
+        sglir_id state = sglir_input_find(g, sglcore_string(g->strings, output->name));
+        if (state != SGLIR_NONE) join_state(s, state, output->value);
+    }
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------ */
+
+static void join_results(sglpass_sharing *s, sglir_id id)
+{
+    const sglir_node *node = node_at(s, id);
+    if (node->op == SGLIR_OP_SCAN || sglpass_is_view(node)) return;
+    for (uint32_t r = 0; r < node->out_count; r++) {
+        sglir_id result = node->out_first + r;
+        if (sglpass_head(s, result) != result || s->groups[result].space != SGLIR_SPACE_ARENA) continue;
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            sglir_id arg = sglir_arg(s->g, node, i);
+            sglpass_group *group = group_of(s, arg);
+            if (group->space != SGLIR_SPACE_ARENA || group->last != s->begins[id] || group->taken_by == id) continue;
+            if (!is_whole(s, arg) || !sglpass_takes_place(s->g, s->views, id, i, r, s->scratch)) continue;
+            group->taken_by = id;
+            join(s, arg, result);
+            break;
+        }
+    }
+}
+
+/* ---- fetches ------------------------------------------------------------------------------------------------ */
+
+static bool is_update(const sglir_graph *g, const sglpass_view *views, sglir_id root)
+{
+    for (int64_t i = 0; i < g->outputs.count; i++) {
+        if (g->outputs.data[i].role == SGLIR_UPDATE && views[g->outputs.data[i].value].root == root) return true;
+    }
+    return false;
+}
+
+bool sglpass_fetch_needs_copy(const sglir_graph *g, const sglpass_view *views, sglir_id value)
+{
+    sglir_id root = views[value].root;
+    const sglir_node *maker = sglir_maker(g, root);
+    if (maker->op == SGLIR_OP_CONSTANT) return false;
+    if (maker->op == SGLIR_OP_INPUT) return sglir_attr_int(g, maker, "role") != SGL_FEED;
+    return sglir_bytes(sglir_type_of(g, root)) != sglir_bytes(sglir_type_of(g, value)) || is_update(g, views, root);
+}
+
+/* ---- the call ----------------------------------------------------------------------------------------------- */
+
+static void share(sglpass_sharing *s)
+{
+    const sglir_graph *g = s->g;
+    find_lives(s);
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op != SGLIR_OP_SCAN) continue;
+        const sglir_region *body = &g->regions.data[node->region_first];
+        for (uint32_t i = 0; i < node->arg_count; i++) join(s, body->parameters.data[i + 1], node->out_first + i);
+        for (uint32_t i = 0; i < node->arg_count; i++) join_turn(s, node, i);
+    }
+    join_states(s);
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        for (uint32_t i = 0; g->nodes.data[n].op == SGLIR_OP_SCAN && i < g->nodes.data[n].arg_count; i++)
+            join_first(s, (sglir_id)n, i);
+    }
+    for (int64_t m = 0; m < g->regions.count; m++) {
+        const sglir_region *region = &g->regions.data[m];
+        if (region->node != SGLIR_NONE && g->nodes.data[region->node].op != SGLIR_OP_SCAN) continue;
+        for (int64_t n = 0; n < region->nodes.count; n++) join_results(s, region->nodes.data[n]);
+    }
+}
+
+sgl_status sglpass_share(sglcore_env *env, const sglir_graph *g, sglpass_sharing *s)
+{
+    size_t values = (size_t)g->values.count, nodes = (size_t)g->nodes.count;
+    *s = (sglpass_sharing){ .env = env, .g = g, .arena = { .env = env } };
+    s->views = sglcore_arena_alloc(&s->arena, values * sizeof *s->views);
+    s->groups = sglcore_arena_alloc(&s->arena, values * sizeof *s->groups);
+    s->scratch = sglcore_arena_alloc(&s->arena, values);
+    s->begins = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->begins);
+    s->ends = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->ends);
+    if (!s->views || !s->groups || !s->scratch || !s->begins || !s->ends) {
+        sglpass_share_free(s);
+        return SGL_OUT_OF_MEMORY;
+    }
+    sglpass_find_views(g, s->views);
+    share(s);
+    return SGL_OK;
+}
+
+void sglpass_share_free(sglpass_sharing *s) { sglcore_arena_free(&s->arena); }
