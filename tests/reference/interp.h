@@ -1,9 +1,10 @@
 /* interp.h -- a plain interpreter of the IR: the oracle of every pass and kernel.
  *
- * Comes in: a graph of ir.h (any stage; `grad` must be expanded first) and a tensor per input, by name. Goes out: a tensor
+ * Comes in: a graph of ir.h (any stage) and a tensor per input, by name. Goes out: a tensor
  * per fetch and update. Every float is computed in double and every integer in int64 (bool is 0 or 1), op by op, by the
  * formula that stands in ops.def, over naive index loops: nothing here is fast and nothing is shared with the library but
  * the graph and Philox. Integers wrap to their dtype. With `round`, floats are rounded to their dtype after each op.
+ * A `grad` is taken by central differences (about 1e-11 of what is smooth), so that autodiff has an oracle too.
  * A failure is a message in `error` and false. Memory is malloc's; a test that runs out of it stops. */
 #ifndef INTERP_H
 #define INTERP_H
