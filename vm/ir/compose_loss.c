@@ -2,7 +2,8 @@
  *
  * In: logits [..., v], or x [..., d] and weight [v, d], and integer targets [...]. Out: losses [...] in f32 or f64. Odd
  * invariant: the target is picked by comparing columns with it, not by an index, so that a target outside of the
- * vocabulary picks nothing instead of reading beyond; data is checked where it is read. */
+ * vocabulary picks nothing instead of reading beyond, and its loss is the log of the sum; data is checked where it is
+ * read. */
 #include "ir/compose.h"
 
 /* What losses and their gradient share; all of rank rows + 1. */
@@ -12,6 +13,7 @@ typedef struct loss {
     sglir_id sum;     /* of powers [..., 1] */
     sglir_id hit;     /* bool [..., v]: the column of the target */
     sglir_id ignored; /* bool [..., 1] */
+    sglir_id outside; /* what was taken off, where the target is no column and takes nothing off; else 0 [..., 1] */
 } loss;
 
 /* Same rank rows, plus a last dimension of 1, or without it. */
@@ -34,7 +36,7 @@ static sglir_id without_last(sglir_graph *g, sglir_id x)
 
 static loss loss_of(sglir_graph *g, sglir_id logits, sglir_id targets, int64_t ignore)
 {
-    loss l = { SGLIR_NONE, SGLIR_NONE, SGLIR_NONE, SGLIR_NONE, SGLIR_NONE };
+    loss l = { SGLIR_NONE, SGLIR_NONE, SGLIR_NONE, SGLIR_NONE, SGLIR_NONE, SGLIR_NONE };
     if (g->status != SGL_OK) return l;
     const sglir_type type = *sglir_type_of(g, logits);
     sgl_dtype of_targets = (sgl_dtype)sglir_type_of(g, targets)->dtype;
@@ -53,6 +55,10 @@ static loss loss_of(sglir_graph *g, sglir_id logits, sglir_id targets, int64_t i
     } else { /* no target can be it */
         l.ignored = sglir_binary(g, SGLIR_OP_NOT_EQUAL, target, target);
     }
+    sglir_id below = sglir_binary(g, SGLIR_OP_LESS, target, sglir_constant(g, index, 0));
+    sglir_id columns = sglir_constant(g, index, (double)type.dims[type.rank - 1]);
+    sglir_id above = sglir_binary(g, SGLIR_OP_LESS_EQUAL, columns, target);
+    l.outside = sglir_select(g, sglir_binary(g, SGLIR_OP_OR, below, above), most, sglir_constant(g, SGL_F32, 0));
     return l;
 }
 
@@ -60,7 +66,7 @@ static sglir_id losses_of(sglir_graph *g, const loss *l)
 {
     sglir_id zero = sglir_constant(g, SGL_F32, 0);
     sglir_id picked = sglir_reduce_last(g, SGLIR_OP_REDUCE_SUM, sglir_select(g, l->hit, l->shifted, zero));
-    sglir_id full = sglir_sub(g, sglir_unary(g, SGLIR_OP_LOG, l->sum), picked);
+    sglir_id full = sglir_sub(g, sglir_add(g, sglir_unary(g, SGLIR_OP_LOG, l->sum), l->outside), picked);
     return without_last(g, sglir_select(g, l->ignored, zero, full));
 }
 
