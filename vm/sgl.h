@@ -277,7 +277,7 @@ SGL_API sgl_status sgl_tokens_eval(sgl_tokens *tokens, int64_t cursor, int32_t *
 /* Sizes: tokens in the training part, in the held-out part, batches per epoch, evaluation batches. */
 SGL_API void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t *held_out, int64_t *train_batches,
                               int64_t *eval_batches);
-/* Mean loss in nats per token of an interpolated order-`order` byte model counted on the training part, over the
+/* Mean loss in nats per token of an interpolated byte model of order n (n - 1 bytes tell the n-th), counted on the training part, over the
  * held-out part: the yardstick that a small model's loss is printed beside. Only for format "bytes". */
 SGL_API sgl_status sgl_tokens_ngram_loss(sgl_tokens *tokens, int order, double *nats);
 

@@ -198,7 +198,7 @@ static sgl_status make_store(sglexec_builder *b, int64_t result)
                                       .origin = origin_of(b, value->value) },
                             .mapped = true };
     draft.step.args[0] = register_of(b, value);
-    int axes[SGLIR_DOMAIN_AXES], count = sglir_domain_order(d, value, axes);
+    int axes[SGLIR_DOMAIN_AXES], count = sglir_domain_order(d, value, -1, axes);
     int64_t stride = 1;
     for (int i = count - 1; i >= 0; i--) {
         draft.strides[axes[i]] = stride;

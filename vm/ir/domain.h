@@ -105,8 +105,8 @@ bool sglir_domain_finish(sglir_domain *d, const sglir_id *results, int64_t count
 
 /* NULL: not met. The pointer dies with the next round. */
 const sglir_domain_value *sglir_domain_find(const sglir_domain *d, sglir_id value);
-/* The axes over which the value's type runs, in the row-major order of that type. Returns their number. */
-int sglir_domain_order(const sglir_domain *d, const sglir_domain_value *value, int axes[SGLIR_DOMAIN_AXES]);
+/* The axes over which dimension `dim` of the value's type runs (-1: all dimensions), outer first. Returns their number. */
+int sglir_domain_order(const sglir_domain *d, const sglir_domain_value *value, int dim, int axes[SGLIR_DOMAIN_AXES]);
 /* Of a source: its stride along each axis, in elements of its base. */
 void sglir_domain_strides(const sglir_domain *d, const sglir_domain_value *value, int64_t strides[SGLIR_DOMAIN_AXES]);
 /* The least form of the value when the axes in the mask `outer` are the outer ones. */

@@ -251,7 +251,7 @@ static bool check_result(sglir_domain *d, const sglir_domain_value *value)
     uint32_t all = (1u << d->axes) - 1, outer = (1u << d->outer) - 1;
     if (root->reduction == SGLIR_REDUCES_ALL && value->shape == 0) return true;
     if (root->reduction == SGLIR_REDUCES_ROWS_AWAY) {
-        int axes[SGLIR_DOMAIN_AXES], count = sglir_domain_order(d, value, axes);
+        int axes[SGLIR_DOMAIN_AXES], count = sglir_domain_order(d, value, -1, axes);
         for (int i = 1; i < count; i++) {
             if (axes[i] < axes[i - 1])
                 return sglir_domain_refuse(d, node_of(d, value), "a column sum is stored in another order");
@@ -314,10 +314,10 @@ bool sglir_domain_finish(sglir_domain *d, const sglir_id *results, int64_t count
 
 /* ---- queries -------------------------------------------------------------------------------------------------- */
 
-int sglir_domain_order(const sglir_domain *d, const sglir_domain_value *value, int axes[SGLIR_DOMAIN_AXES])
+int sglir_domain_order(const sglir_domain *d, const sglir_domain_value *value, int dim, int axes[SGLIR_DOMAIN_AXES])
 {
     sglir_leaf leaves[SGLIR_LEAVES];
-    int count = sglir_domain_leaves(d, value, -1, leaves);
+    int count = sglir_domain_leaves(d, value, dim, leaves);
     for (int i = 0; i < count; i++) axes[i] = d->atoms.data[leaves[i].atom].axis;
     return count;
 }

@@ -1,4 +1,5 @@
-/* ngram.c -- the yardstick beside a small model's loss: a byte model of order k, counted on the training part.
+/* ngram.c -- the yardstick beside a small model's loss: a byte model of order n (n - 1 bytes tell the n-th), counted on the
+ * training part.
  *
  * Comes in: byte files. Goes out: mean loss in nats per byte over the held-out part. Interpolated Witten-Bell smoothing
  * (Witten, Bell, IEEE Transactions on Information Theory 37(4), 1991) from the order asked down to a uniform byte:
@@ -8,7 +9,7 @@
 
 #include "store/tokens.h"
 
-enum { ORDER_MOST = 4 };
+enum { ORDER_MOST = 4 }; /* bytes of context */
 
 /* Open addressing over 64-bit keys; 0 marks an empty place, so that keys are stored plus one. */
 typedef struct count_table {
@@ -53,7 +54,7 @@ static sgl_status take(sglcore_env *env, count_table *table, uint64_t key, struc
 
 typedef struct byte_model {
     sglcore_env *env;
-    int order;
+    int order; /* bytes of context */
     count_table contexts[ORDER_MOST + 1], pairs[ORDER_MOST + 1];
 } byte_model;
 
@@ -122,12 +123,12 @@ static sgl_status measure(byte_model *m, const sglstore_tokens *t, double *nats)
 
 sgl_status sglstore_tokens_ngram_loss(sglstore_tokens *tokens, int order, double *nats)
 {
-    if (order < 0 || order > ORDER_MOST)
-        return sglcore_fail(tokens->env, SGL_INVALID_ARGUMENT, "a byte model of order %d: the order is 0 .. %d", order, ORDER_MOST);
+    if (order < 1 || order > ORDER_MOST + 1)
+        return sglcore_fail(tokens->env, SGL_INVALID_ARGUMENT, "a byte model of order %d: the order is 1 .. %d", order, ORDER_MOST + 1);
     for (int i = 0; i < tokens->file_count; i++)
         if (tokens->files[i].width != 1)
             return sglcore_fail(tokens->env, SGL_UNSUPPORTED, "%s: a byte model needs a file of bytes", tokens->files[i].path);
-    byte_model m = { .env = tokens->env, .order = order };
+    byte_model m = { .env = tokens->env, .order = order - 1 };
     sgl_status status = count_training(&m, tokens);
     if (status == SGL_OK) status = measure(&m, tokens, nats);
     for (int k = 0; k <= ORDER_MOST; k++) {
