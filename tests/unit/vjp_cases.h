@@ -135,27 +135,36 @@ static const vjp_case vjp_cases[] = {
     { SGLIR_OP_LAYER_NORM, 2, "",
       IN(0, "x", "f64", "2,4") IN(1, "xg", "f64", "4") IN(2, "xb", "f64", "4") "%3 = layer_norm(%0, %1, %2)\n"
                                                                                "fetch \"y\" %3\n" },
-    { SGLIR_OP_ROPE, 1, "",
+    { SGLIR_OP_ROPE, 2, "",
       IN(0, "x", "f64", "1,3,2,4") FEED(1, "o", "i64", "") "%2 = rope(%0, %1) {theta=100}\nfetch \"y\" %2\n" },
-    { SGLIR_OP_ROPE, 1, "the other way",
+    { SGLIR_OP_ROPE, 2, "the other way",
       IN(0, "x", "f64", "1,3,2,4")
           FEED(1, "o", "i64", "") "%2 = rope(%0, %1) {theta=100, inverse=1}\nfetch \"y\" %2\n" },
-    { SGLIR_OP_ATTENTION, 1, "causal",
+    { SGLIR_OP_ATTENTION, 2, "causal",
       QKV(3, 2, 4, 2) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5}\nfetch \"y\" %4\n" },
-    { SGLIR_OP_ATTENTION, 1, "grouped, a window",
+    { SGLIR_OP_ATTENTION, 2, "grouped, a window",
       QKV(4, 4, 5, 2) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5, window=2}\nfetch \"y\" %4\n" },
-    { SGLIR_OP_ATTENTION, 1, "all keys",
+    { SGLIR_OP_ATTENTION, 2, "all keys",
       QKV(3, 2, 4, 1) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5, causal=0}\nfetch \"y\" %4\n" },
-    { SGLIR_OP_ATTENTION, 1, "through lse",
+    { SGLIR_OP_ATTENTION, 2, "through lse",
       QKV(3, 2, 4, 1) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5}\nfetch \"y\" %4\nfetch \"z\" %5\n" },
-    { SGLIR_OP_CROSS_ENTROPY, 1, "",
+    { SGLIR_OP_ATTENTION_GRAD, 1, "",
+      QKV(3, 2, 4, 1)
+          IN(4, "xd", "f64", "2,3,2,3") "%5, %6 = attention(%0, %1, %2, %3) {scale=0.5}\n"
+                                        "%7, %8, %9 = attention_grad(%0, %1, %2, %5, %6, %4, %3) {scale=0.5}\n"
+                                        "fetch \"y\" %7\nfetch \"z\" %8\nfetch \"w\" %9\n" },
+    { SGLIR_OP_CROSS_ENTROPY, 2, "",
       IN(0, "x", "f64", "3,2,6") FEED(1, "i", "i32", "3,2") "%2 = cross_entropy(%0, %1)\nfetch \"y\" %2\n" },
-    { SGLIR_OP_CROSS_ENTROPY, 1, "another ignored",
+    { SGLIR_OP_CROSS_ENTROPY, 2, "another ignored",
       IN(0, "x", "f64", "5,6") FEED(1, "j", "i32", "5") "%2 = cross_entropy(%0, %1) {ignore=2}\nfetch \"y\" %2\n" },
-    { SGLIR_OP_LINEAR_CROSS_ENTROPY, 1, "",
+    { SGLIR_OP_LINEAR_CROSS_ENTROPY, 2, "",
       IN(0, "x", "f64", "3,2,4") IN(1, "xw", "f64", "6,4")
           FEED(2, "i", "i64", "3,2") "%3 = linear_cross_entropy(%0, %1, %2)\n"
                                      "fetch \"y\" %3\n" },
+    { SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD, 1, "",
+      IN(0, "x", "f64", "3,2,4") IN(1, "xw", "f64", "6,4") FEED(2, "i", "i64", "3,2")
+          IN(3, "xg", "f64", "3,2") "%4, %5, %6 = linear_cross_entropy_grad(%0, %1, %2, %3)\n"
+                                    "fetch \"y\" %4\nfetch \"z\" %5\nfetch \"w\" %6\n" },
 };
 enum { VJP_CASES = sizeof vjp_cases / sizeof vjp_cases[0] };
 

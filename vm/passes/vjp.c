@@ -9,12 +9,9 @@ void sglpass_vjp_zero(const sglpass_vjp *v) { (void)v; }
 
 void sglpass_vjp_refuse(const sglpass_vjp *v)
 {
-    sglir_op op = (sglir_op)sglir_node_at(v->g, v->node)->op;
-    sglir_fail_node(
-        v->g, v->node, SGL_UNSUPPORTED,
-        "%s has no derivative, but one is asked for; put stop_gradient before it, or leave what it depends on "
-        "out of grad",
-        sglir_ops[op].name);
+    sglir_fail_node(v->g, v->node, SGL_UNSUPPORTED,
+                    "has no derivative, but one is asked for; put stop_gradient before it, or leave what it depends on "
+                    "out of grad");
 }
 
 #define sglpass_vjp_compose NULL
