@@ -9,7 +9,7 @@ typedef struct sglplan {
     int64_t mesh[SGLIR_AXIS_COUNT]; /* extent per axis, 1 where it is not used; MICRO: micro-batches of a step */
     uint8_t precision;              /* sgl_dtype of the products: F32 or F64 as traced */
     char disable[256];              /* optional passes to leave out, comma-separated */
-    bool native[SGLIR_OP_COUNT];    /* composites that the device runs whole; filled from the device before the passes */
+    bool native[SGLIR_OP_COUNT]; /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;
 
 void sglplan_init(sglplan *plan);
