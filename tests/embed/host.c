@@ -1,5 +1,4 @@
-/* host.c -- a C host of sgl: its own allocator and log, a script as text, 20 steps on data that it makes, a parameter read,
- * nothing leaked. It includes sgl.h alone; this is all that embedding takes. */
+/* host.c -- a C host of sgl: own allocator and log, a script as text, 20 steps on data that it makes, a parameter read, no leak. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +17,7 @@ static void *count_memory(void *user, void *block, size_t old_bytes, size_t new_
 static void print_log(void *user, sgl_log_level level, const char *message) { fprintf(user, "log %d: %s\n", level, message); }
 
 static const char script[] =
-    "local sgl = require 'sgl'\n"
-    "local layer = sgl.nn.linear(3, 1, { bias = true })\n"
+    "local sgl = require 'sgl'; local layer = sgl.nn.linear(3, 1, { bias = true })\n"
     "return sgl.job {\n"
     "  model = layer,\n"
     "  loss = function(batch) local error = layer(batch.x) - batch.y; return (error * error):mean() end,\n"
@@ -28,7 +26,6 @@ static const char script[] =
     "  optim = sgl.optim.sgd { lr = 0.3 },\n"
     "}\n";
 
-/* Stops at the first call that fails. */
 #define TRY(call) do { if (status == SGL_OK) status = (call); } while (0)
 
 int main(void)
