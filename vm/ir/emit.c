@@ -253,6 +253,7 @@ static const char *moving_array(const sglir_graph *g, int array, size_t *bytes)
 
 static place locate(const sglir_graph *g, const void *list)
 {
+    if (list == NULL) return (place){ .array = -1 };
     for (int array = 0; array < MOVING_ARRAYS; array++) {
         size_t bytes;
         uintptr_t first = (uintptr_t)moving_array(g, array, &bytes), at = (uintptr_t)list;
@@ -396,14 +397,21 @@ static sglir_id emit(draft *d, const sglir_named *attrs, int attr_count, sglir_i
 sglir_id sglir_emit_regions(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_count, const sglir_named *attrs,
                             int attr_count, const sglir_id *regions, int region_count, sglir_id *out)
 {
-    draft d = {
-        .g = g, .op = op, .args = args, .arg_count = arg_count, .regions = regions, .region_count = region_count
-    };
-    if ((unsigned)op >= SGLIR_OP_COUNT) {
+    draft d; /* its arrays are filled up to attr_count only: clearing them would cost more than the rest */
+    d.g = g;
+    d.op = op;
+    d.row = (unsigned)op < SGLIR_OP_COUNT ? &sglir_ops[op] : NULL;
+    d.args = args;
+    d.arg_count = arg_count;
+    d.regions = regions;
+    d.region_count = region_count;
+    d.attr_count = 0;
+    d.results = NULL;
+    d.result_count = 0;
+    if (d.row == NULL) {
         fail(&d, SGL_INVALID_ARGUMENT, "op %d is not in the table", (int)op);
         return SGLIR_NONE;
     }
-    d.row = &sglir_ops[op];
     for (int i = 0; i < d.row->results && out != NULL; i++) out[i] = SGLIR_NONE;
     if (g->status != SGL_OK) return SGLIR_NONE;
     return emit(&d, attrs, attr_count, out);

@@ -197,10 +197,18 @@ static bool view_of(const sglir_infer *in, sglir_view *view)
     return true;
 }
 
+static bool is_whole(const sglir_type *type)
+{
+    static const int8_t whole[8] = { -1, -1, -1, -1, -1, -1, -1, -1 };
+    return memcmp(type->sharded, whole, sizeof whole) == 0;
+}
+
 static sgl_status carry_split(const sglir_infer *in)
 {
     sglir_labels labels;
-    bool labelled = false;
+    bool labelled = false, whole = true;
+    for (int i = 0; i < in->arg_count && whole; i++) whole = is_whole(sglir_infer_arg(in, i));
+    if (whole) return SGL_OK;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         int split = first_split(in, axis), label;
         if (split < 0) continue;
