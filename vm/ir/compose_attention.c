@@ -15,7 +15,8 @@ static sglir_id rope_angles(sglir_graph *g, sglir_id offset, double theta, sgl_d
     const int64_t places[3] = { steps, 1, 1 }, pairs[3] = { 1, 1, half };
     sglir_id place = sglir_add(g, sglir_iota(g, SGL_I64, 0, 3, places), offset);
     sglir_id exponent = sglir_scale(g, sglir_iota(g, dtype, 2, 3, pairs), half == 0 ? 0 : -log(theta) / (double)half);
-    return sglir_mul(g, sglir_cast(g, place, dtype), sglir_unary(g, SGLIR_OP_EXP, exponent));
+    sglir_id turns = sglir_cast(g, place, dtype);
+    return sglir_mul(g, turns, sglir_unary(g, SGLIR_OP_EXP, exponent));
 }
 
 void sglir_compose_rope(sglir_graph *g, const sglir_graph *from, const sglir_node *node, const sglir_id *args,
@@ -30,8 +31,11 @@ void sglir_compose_rope(sglir_graph *g, const sglir_graph *from, const sglir_nod
     sglir_id cosine = sglir_unary(g, SGLIR_OP_COS, angles), sine = sglir_unary(g, SGLIR_OP_SIN, angles);
     if (sglir_attr_int(from, node, "inverse")) sine = sglir_unary(g, SGLIR_OP_NEG, sine);
     sglir_id low = sglir_slice(g, x, 3, 0, half), high = sglir_slice(g, x, 3, half, 2 * half);
-    const sglir_id turned[2] = { sglir_sub(g, sglir_mul(g, low, cosine), sglir_mul(g, high, sine)),
-                                 sglir_add(g, sglir_mul(g, high, cosine), sglir_mul(g, low, sine)) };
+    /* One emission a statement: C leaves the order of arguments open, and the graph must not depend on the compiler. */
+    sglir_id low_cosine = sglir_mul(g, low, cosine), high_sine = sglir_mul(g, high, sine);
+    sglir_id high_cosine = sglir_mul(g, high, cosine), low_sine = sglir_mul(g, low, sine);
+    sglir_id first = sglir_sub(g, low_cosine, high_sine), second = sglir_add(g, high_cosine, low_sine);
+    const sglir_id turned[2] = { first, second };
     const sglir_named axis = SGLIR_I("axis", 3);
     out[0] = sglir_cast_like(g, sglir_emit(g, SGLIR_OP_CONCAT, turned, 2, &axis, 1, NULL), args[0]);
 }
@@ -173,8 +177,8 @@ void sglir_compose_attention_grad(sglir_graph *g, const sglir_graph *from, const
     heads a;
     if (!heads_of(g, from, node, args, args[6], &a)) return;
     sglir_id out = sglir_widen(g, args[3]), dout = sglir_widen(g, args[5]);
-    sglir_id p =
-        sglir_unary(g, SGLIR_OP_EXP, sglir_sub(g, scores_of(g, &a), finite_or_zero(g, lse_rows(g, &a, args[4]))));
+    sglir_id scores = scores_of(g, &a), lse = finite_or_zero(g, lse_rows(g, &a, args[4]));
+    sglir_id p = sglir_unary(g, SGLIR_OP_EXP, sglir_sub(g, scores, lse));
     static const int64_t order[5] = { 0, 2, 1, 3, 4 };
     sglir_id delta = sglir_reduce_last(g, SGLIR_OP_REDUCE_SUM, sglir_mul(g, dout, out)); /* [b, t, h, 1] */
     delta = sglir_transpose(g, grouped(g, &a, delta, 1), order);                         /* [b, g, t, r, 1] */

@@ -82,7 +82,8 @@ void sglir_compose_gelu(sglir_graph *g, const sglir_graph *from_graph, const sgl
         return;
     }
     sglir_id t = tanh_of_gelu(g, x, sglir_mul(g, x, x));
-    out[0] = sglir_mul(g, sglir_scale(g, x, 0.5), plus(g, t, 1));
+    sglir_id half = sglir_scale(g, x, 0.5);
+    out[0] = sglir_mul(g, half, plus(g, t, 1));
 }
 
 /* exact: Phi(x) + x e^(-x^2/2) / sqrt(2 pi); else with t = tanh(u): (1 + t) / 2 + x (1 - t^2) u' / 2. */
@@ -92,7 +93,8 @@ void sglir_compose_gelu_grad(sglir_graph *g, const sglir_graph *from_graph, cons
     sglir_id x = args[0], square = sglir_mul(g, x, x), slope;
     if (sglir_attr_int(from_graph, node, "exact")) {
         sglir_id bell = sglir_unary(g, SGLIR_OP_EXP, sglir_scale(g, square, -0.5));
-        slope = sglir_add(g, phi(g, x), sglir_mul(g, x, sglir_scale(g, bell, root_half_over_pi)));
+        sglir_id area = phi(g, x);
+        slope = sglir_add(g, area, sglir_mul(g, x, sglir_scale(g, bell, root_half_over_pi)));
     } else {
         sglir_id t = tanh_of_gelu(g, x, square);
         sglir_id du = sglir_scale(g, plus(g, sglir_scale(g, square, 3 * cubic), 1), root_2_over_pi);
@@ -114,5 +116,5 @@ void sglir_compose_mean(sglir_graph *g, const sglir_graph *from_graph, const sgl
     for (int i = 0; i < count; i++) elements *= (double)sglir_type_of(g, args[0])->dims[axes[i]];
     bool keep = sglir_attr_int(from_graph, node, "keep") != 0;
     sglir_id sum = sglir_reduce(g, SGLIR_OP_REDUCE_SUM, args[0], axes, count, keep);
-    out[0] = sglir_scale(g, sum, 1 / elements); /* of no elements: 0 * inf, which is NaN */
+    out[0] = sglir_div(g, sum, sglir_constant(g, SGL_F32, elements)); /* of no elements: 0 / 0, which is NaN */
 }

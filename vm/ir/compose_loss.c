@@ -80,7 +80,8 @@ void sglir_compose_cross_entropy(sglir_graph *g, const sglir_graph *from, const 
 void sglir_compose_linear_cross_entropy(sglir_graph *g, const sglir_graph *from, const sglir_node *node,
                                         const sglir_id *args, sglir_id *out)
 {
-    sglir_id logits = sglir_dot_last(g, sglir_widen(g, args[0]), sglir_widen(g, args[1]));
+    sglir_id x = sglir_widen(g, args[0]), weight = sglir_widen(g, args[1]);
+    sglir_id logits = sglir_dot_last(g, x, weight);
     loss l = loss_of(g, logits, args[2], sglir_attr_int(from, node, "ignore"));
     out[0] = losses_of(g, &l);
 }
