@@ -1,0 +1,164 @@
+/* core.c -- the module `sgl.core`: all that the stdlib has of C, gathered in one table.
+ *
+ * Comes in: calls of the stdlib (a script may make them too: nothing here trusts its arguments). Goes out: what the files
+ * named below make, and the small answers that have no file of their own: hashes, dtypes, extents, errors, the op table. */
+#include <string.h>
+
+#include "dsl/dsl.h"
+
+/* ---- what a tensor is ----------------------------------------------------------------------------------------------- */
+
+static void read_type(lua_State *L, const char *what, sgl_type *type)
+{
+    const sgldsl_tensor *tensor = sgldsl_to_tensor(L, 1);
+    if (tensor == NULL) sgldsl_error(L, "%s: %s value where a tensor must be", what, luaL_typename(L, 1));
+    sgldsl_type_of(L, tensor, what, type);
+}
+
+static int core_dtype(lua_State *L)
+{
+    sgl_type type;
+    read_type(L, "dtype", &type);
+    lua_pushstring(L, sgl_dtype_name(type.dtype));
+    return 1;
+}
+
+static int core_rank(lua_State *L)
+{
+    sgl_type type;
+    read_type(L, "rank", &type);
+    lua_pushinteger(L, type.rank);
+    return 1;
+}
+
+static int core_dims(lua_State *L)
+{
+    sgl_type type;
+    read_type(L, "dims", &type);
+    lua_createtable(L, type.rank, 0);
+    for (int i = 0; i < type.rank; i++) {
+        lua_pushinteger(L, type.dims[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static int core_is_tensor(lua_State *L)
+{
+    lua_pushboolean(L, sgldsl_to_tensor(L, 1) != NULL);
+    return 1;
+}
+
+sgl_dtype sgldsl_dtype_argument(lua_State *L, int index, const char *what)
+{
+    sgl_dtype dtype = SGL_F32;
+    const char *name = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : NULL;
+    if (name == NULL)
+        sgldsl_error(L, "%s: the dtype is a %s value, it must be a string", what, luaL_typename(L, index));
+    if (sgl_dtype_from_name(name, &dtype) == SGL_OK) return dtype;
+    lua_newtable(L);
+    for (int i = 0; i < SGL_DTYPE_COUNT; i++) {
+        lua_pushstring(L, sgl_dtype_name((sgl_dtype)i));
+        lua_rawseti(L, -2, i + 1);
+    }
+    const char *nearest = sgldsl_nearest(L, name, -1);
+    if (nearest != NULL) sgldsl_error(L, "%s: there is no dtype '%s'; did you mean '%s'?", what, name, nearest);
+    sgldsl_error(L, "%s: there is no dtype '%s'", what, name);
+    return dtype;
+}
+
+/* ---- small answers ------------------------------------------------------------------------------------------------------- */
+
+/* FNV-1a, then the mixing of MurmurHash3, so that every bit of the key of a random op depends on every character. */
+static int core_hash(lua_State *L)
+{
+    size_t bytes;
+    const char *text = luaL_checklstring(L, 1, &bytes);
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001B3u;
+    hash = (hash ^ hash >> 33) * 0xFF51AFD7ED558CCDu;
+    hash = (hash ^ hash >> 33) * 0xC4CEB9FE1A85EC53u;
+    hash ^= hash >> 33;
+    sgldsl_charge(L, (int64_t)bytes);
+    lua_pushinteger(L, (lua_Integer)(hash >> 1));
+    return 1;
+}
+
+static int core_error(lua_State *L) { return sgldsl_error(L, "%s", luaL_checkstring(L, 1)); }
+
+static int core_nearest(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    sgldsl_charge(L, 100 * (int64_t)lua_rawlen(L, 2));
+    const char *nearest = sgldsl_nearest(L, name, 2);
+    if (nearest != NULL) {
+        lua_pushstring(L, nearest);
+    } else {
+        lua_pushnil(L);
+    }
+    return 1;
+}
+
+/* () -> { name = { minimum, maximum, attrs, help } } */
+static int core_ops(lua_State *L)
+{
+    lua_newtable(L);
+    const char *name;
+    for (int i = 0; (name = sgl_op_name(i)) != NULL; i++) {
+        int minimum, maximum;
+        const char *attrs;
+        sgldsl_check(L, sgl_op_signature(sgldsl_job(L)->vm, name, &minimum, &maximum, &attrs));
+        lua_createtable(L, 0, 4);
+        lua_pushinteger(L, minimum);
+        lua_setfield(L, -2, "minimum");
+        lua_pushinteger(L, maximum);
+        lua_setfield(L, -2, "maximum");
+        lua_pushstring(L, attrs);
+        lua_setfield(L, -2, "attrs");
+        lua_pushstring(L, sgl_op_help(i));
+        lua_setfield(L, -2, "help");
+        lua_setfield(L, -2, name);
+    }
+    return 1;
+}
+
+/* (table): where tensors find their methods */
+static int core_methods(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_tensors);
+    lua_pushvalue(L, 1);
+    lua_setfield(L, -2, "__index");
+    return 0;
+}
+
+int sgldsl_open_core(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        { "trace", sgldsl_core_trace },
+        { "input", sgldsl_core_input },
+        { "fetch", sgldsl_core_fetch },
+        { "update", sgldsl_core_update },
+        { "emit", sgldsl_core_emit },
+        { "constant", sgldsl_core_constant },
+        { "grad", sgldsl_core_grad },
+        { "scope", sgldsl_core_scope },
+        { "hash", core_hash },
+        { "dtype", core_dtype },
+        { "dims", core_dims },
+        { "rank", core_rank },
+        { "is_tensor", core_is_tensor },
+        { "error", core_error },
+        { "ops", core_ops },
+        { "nearest", core_nearest },
+        { "settings", sgldsl_core_settings },
+        { "declare", sgldsl_core_declare },
+        { "methods", core_methods },
+        { "job", sgldsl_core_job },
+        { "eval", sgldsl_core_eval },
+        { NULL, NULL },
+    };
+    luaL_newlib(L, functions);
+    return 1;
+}

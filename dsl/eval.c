@@ -1,0 +1,108 @@
+/* eval.c -- core.eval: a tensor's elements, at once.
+ *
+ * Comes in: a tensor of the running trace. Goes out: a number, a boolean, or lists in lists. The tensor is cast to f64 or
+ * i64, which hold every dtype, and fetched; the graph as it is so far is frozen on a CPU session of the job, run once, and
+ * the program freed. Feeds are zero and parameters are what the session holds: zero, unless an update was run.
+ * Odd invariant: session and program belong to the job, because reading the elements may raise. */
+#include <string.h>
+
+#include "dsl/eval.h"
+
+enum { SCRATCH_ELEMENTS = 0, MOST_ELEMENTS = 1 << 24, MOST_IN_TABLES = 1 << 20 };
+
+static int64_t element_count(const sgl_type *type)
+{
+    int64_t count = 1;
+    for (int i = 0; i < type->rank && count > 0; i++) {
+        count = type->dims[i] > MOST_ELEMENTS ? MOST_ELEMENTS + 1 : count * type->dims[i];
+        if (count > MOST_ELEMENTS) return MOST_ELEMENTS + 1;
+    }
+    return count;
+}
+
+/* The tensor, cast, under a name of its own. */
+static void add_fetch(lua_State *L, int index, sgldsl_graph *graph, bool floats, char name[40])
+{
+    lua_createtable(L, 0, 1);
+    lua_pushstring(L, floats ? "f64" : "i64");
+    lua_setfield(L, -2, "to");
+    lua_pushvalue(L, index);
+    sgldsl_emit(L, "cast", lua_gettop(L), 1, lua_gettop(L) - 1);
+    const sgldsl_tensor *cast = sgldsl_to_tensor(L, -1);
+    lua_pushfstring(L, "eval.%d", (int)++graph->evaluated);
+    strncpy(name, lua_tostring(L, -1), 39);
+    name[39] = '\0';
+    sgldsl_grow(L, graph, 1);
+    sgldsl_check(L, sgl_output_fetch(graph->graph, name, cast->value));
+    lua_pop(L, 3);
+}
+
+static sgl_status run_once(sgl_job *job, const sgldsl_graph *graph, const char *name, void *data, size_t bytes)
+{
+    sgl_status status = job->session != NULL ? SGL_OK : sgl_session_new(job->vm, "cpu", &job->session);
+    if (status == SGL_OK) status = sgl_freeze(job->session, graph->graph, NULL, &job->program);
+    if (status == SGL_OK) status = sgl_step(job->program);
+    if (status == SGL_OK) status = sgl_fetch(job->program, name, data, bytes);
+    if (job->program != NULL) sgl_program_free(job->program);
+    job->program = NULL;
+    return status;
+}
+
+void sgldsl_evaluate(lua_State *L, int index, sgldsl_elements *elements)
+{
+    sgl_job *job = sgldsl_job(L);
+    char name[40];
+    sgldsl_graph *graph = sgldsl_tracing(L, "eval");
+    sgldsl_type_of(L, sgldsl_check_tensor(L, index, "eval", graph), "eval", &elements->type);
+    elements->count = element_count(&elements->type);
+    if (elements->count > MOST_ELEMENTS) sgldsl_error(L, "eval: the tensor has more than %d elements", MOST_ELEMENTS);
+    bool floats = sgldsl_is_float(elements->type.dtype);
+    size_t bytes = (size_t)elements->count * 8;
+    void *data = sgldsl_scratch_get(L, SCRATCH_ELEMENTS, bytes > 0 ? bytes : 8);
+    add_fetch(L, index, graph, floats, name);
+    sgldsl_charge(L, 10000 + elements->count);
+    sgl_status status = run_once(job, graph, name, data, bytes);
+    job->evaluation_failed = status != SGL_OK;
+    sgldsl_check(L, status);
+    elements->floats = floats ? data : NULL;
+    elements->integers = floats ? NULL : data;
+}
+
+void sgldsl_push_element(lua_State *L, const sgldsl_elements *elements, int64_t at)
+{
+    if (elements->floats != NULL) {
+        lua_pushnumber(L, elements->floats[at]);
+    } else if (elements->type.dtype == SGL_BOOL) {
+        lua_pushboolean(L, elements->integers[at] != 0);
+    } else {
+        lua_pushinteger(L, elements->integers[at]);
+    }
+}
+
+/* Pushes what lies along the dimensions from `dim` on; *at runs through the elements. */
+static void push_nested(lua_State *L, const sgldsl_elements *elements, int dim, int64_t *at)
+{
+    if (dim == elements->type.rank) {
+        sgldsl_push_element(L, elements, (*at)++);
+        return;
+    }
+    luaL_checkstack(L, 4, "too many dimensions");
+    int64_t extent = elements->count > 0 ? elements->type.dims[dim] : 0; /* no elements: an empty list, however deep */
+    lua_createtable(L, (int)extent, 0);
+    for (int64_t i = 0; i < extent; i++) {
+        push_nested(L, elements, dim + 1, at);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+/* (tensor) -> number, boolean, or lists */
+int sgldsl_core_eval(lua_State *L)
+{
+    sgldsl_elements elements;
+    lua_settop(L, 1);
+    sgldsl_evaluate(L, 1, &elements);
+    if (elements.count > MOST_IN_TABLES) sgldsl_error(L, "eval: more than %d elements for lists", MOST_IN_TABLES);
+    int64_t at = 0;
+    push_nested(L, &elements, 0, &at);
+    return 1;
+}

@@ -1,0 +1,260 @@
+/* feed.c -- the data of a job: token files that the script names, or batches that a Lua function makes.
+ *
+ * Comes in: what data_config and next_batch of stdlib/job.lua give. Goes out: an open sgl_tokens, or feeds filled with a
+ * batch's numbers. Every declared feed must be in a batch, with as many elements as the feed has, each fit for its dtype.
+ * Odd invariant: numbers are converted into scratch 0 of the job, so a batch costs no allocation after the first. */
+#include <math.h>
+#include <string.h>
+
+#include "dsl/job.h"
+
+enum { SCRATCH_PATHS = 1, SCRATCH_BATCH = 0 };
+
+/* ---- token files ---------------------------------------------------------------------------------------------------- */
+
+typedef struct tokens_request {
+    sgl_status status; /* of opening, whose message stands in the VM */
+    bool declared;
+    sgl_tokens *tokens;
+} tokens_request;
+
+static int64_t integer_field(lua_State *L, int table, const char *name)
+{
+    int is_integer = 0;
+    lua_Integer value = 0;
+    if (lua_getfield(L, table, name) == LUA_TNUMBER) value = lua_tointegerx(L, -1, &is_integer);
+    if (!is_integer) sgldsl_error(L, "data: %s is %s, it must be an integer", name, luaL_tolstring(L, -1, NULL));
+    lua_pop(L, 1);
+    return value;
+}
+
+/* The paths stay on the stack, which keeps them alive. */
+static void read_paths(lua_State *L, int table, sgl_tokens_config *config)
+{
+    if (lua_getfield(L, table, "paths") != LUA_TTABLE) sgldsl_error(L, "data: paths must be a list of file names");
+    int list = lua_gettop(L);
+    lua_Unsigned count = lua_rawlen(L, list);
+    if (count > 100000 || !lua_checkstack(L, (int)count + 20)) sgldsl_error(L, "data: too many files");
+    const char **paths = sgldsl_scratch_get(L, SCRATCH_PATHS, (size_t)(count + 1) * sizeof *paths);
+    for (lua_Unsigned i = 0; i < count; i++) {
+        size_t length;
+        if (lua_rawgeti(L, list, (lua_Integer)i + 1) != LUA_TSTRING) {
+            sgldsl_error(L, "data: path %d is a %s value, it must be a string", (int)i + 1, luaL_typename(L, -1));
+        }
+        paths[i] = lua_tolstring(L, -1, &length);
+        if (length != strlen(paths[i])) sgldsl_error(L, "data: path '%s' holds a zero byte", paths[i]);
+    }
+    config->paths = paths;
+    config->path_count = (int)count;
+}
+
+static int open_tokens(lua_State *L)
+{
+    tokens_request *request = sgldsl_argument(L);
+    sgl_job *job = sgldsl_job(L);
+    sgldsl_push_job_call(L, "data_config");
+    lua_call(L, 1, 1);
+    if (lua_isnil(L, -1)) return 0;
+    luaL_checktype(L, -1, LUA_TTABLE);
+    request->declared = true;
+    int table = lua_gettop(L);
+    sgl_tokens_config config = { .vocab = integer_field(L, table, "vocab"),
+                                 .seq = integer_field(L, table, "seq"),
+                                 .batch = integer_field(L, table, "batch"),
+                                 .seed = (uint64_t)integer_field(L, table, "seed") };
+    if (lua_getfield(L, table, "held_out") == LUA_TNUMBER) config.held_out = lua_tonumber(L, -1);
+    if (lua_getfield(L, table, "format") == LUA_TSTRING) config.format = lua_tostring(L, -1);
+    read_paths(L, table, &config);
+    if (config.path_count == 0 || config.paths[0][0] == '\0') {
+        request->status = sgl_fail(job->vm, SGL_INVALID_ARGUMENT,
+                                   "the job's data names no file: set `path` in data.text or data.tokens, or give the "
+                                   "setting data.path (`--data FILE` of the command)");
+    } else {
+        request->status = sgl_tokens_open(job->vm, &config, &request->tokens);
+    }
+    return 0;
+}
+
+sgl_status sgl_job_tokens(sgl_job *job, sgl_tokens **tokens)
+{
+    if (job == NULL || tokens == NULL) return SGL_INVALID_ARGUMENT;
+    *tokens = NULL;
+    tokens_request request = { .status = SGL_OK };
+    sgl_status status = sgldsl_enter(job, open_tokens, &request);
+    if (status != SGL_OK) return status;
+    if (!request.declared) return sgl_fail(job->vm, SGL_NOT_FOUND, "the job's data is no token file");
+    *tokens = request.tokens;
+    return request.status;
+}
+
+/* ---- batches of Lua ---------------------------------------------------------------------------------------------------- */
+
+typedef struct feed_request {
+    sgl_program *program;
+    int64_t cursor;
+    bool is_eval, ended;
+} feed_request;
+
+/* The trainer fills these itself. */
+static bool is_of_trainer(const char *name)
+{
+    return strcmp(name, "step") == 0 || strcmp(name, "seed") == 0 || strcmp(name, "position") == 0;
+}
+
+static int64_t bits_of(sgl_dtype dtype)
+{
+    static const uint8_t bits[] = {
+#define BITS_OF(name, text, count) count,
+        SGL_DTYPE_MAP(BITS_OF)
+#undef BITS_OF
+    };
+    return bits[dtype];
+}
+
+static void refuse_element(lua_State *L, const char *name, lua_Integer at, sgl_dtype dtype)
+{
+    sgldsl_error(L, "batch: element %I of '%s' is %s, which is no %s", (LUAI_UACINT)at, name,
+                 luaL_tolstring(L, -1, NULL), sgl_dtype_name(dtype));
+}
+
+/* The integer on top of the stack, within what the dtype holds. */
+static int64_t to_integer(lua_State *L, const char *name, lua_Integer at, sgl_dtype dtype, int64_t low, int64_t high)
+{
+    int is_integer = 0;
+    int64_t value = 0;
+    if (lua_type(L, -1) == LUA_TNUMBER) value = lua_tointegerx(L, -1, &is_integer);
+    if (dtype == SGL_BOOL && lua_isboolean(L, -1)) {
+        value = lua_toboolean(L, -1);
+        is_integer = 1;
+    }
+    if (!is_integer || value < low || value > high) refuse_element(L, name, at, dtype);
+    return value;
+}
+
+static double to_number(lua_State *L, const char *name, lua_Integer at, sgl_dtype dtype)
+{
+    if (lua_type(L, -1) != LUA_TNUMBER) refuse_element(L, name, at, dtype);
+    return lua_tonumber(L, -1);
+}
+
+/* Converts the element on top of the stack into place i of the data. */
+static void put_element(lua_State *L, const char *name, sgl_dtype dtype, void *data, int64_t i)
+{
+    lua_Integer at = i + 1;
+    switch (dtype) {
+    case SGL_F64: ((double *)data)[i] = to_number(L, name, at, dtype); break;
+    case SGL_F32: ((float *)data)[i] = (float)to_number(L, name, at, dtype); break;
+    case SGL_I64: ((int64_t *)data)[i] = to_integer(L, name, at, dtype, INT64_MIN, INT64_MAX); break;
+    case SGL_I32: ((int32_t *)data)[i] = (int32_t)to_integer(L, name, at, dtype, INT32_MIN, INT32_MAX); break;
+    case SGL_I16: ((int16_t *)data)[i] = (int16_t)to_integer(L, name, at, dtype, INT16_MIN, INT16_MAX); break;
+    case SGL_I8: ((int8_t *)data)[i] = (int8_t)to_integer(L, name, at, dtype, INT8_MIN, INT8_MAX); break;
+    case SGL_U8: ((uint8_t *)data)[i] = (uint8_t)to_integer(L, name, at, dtype, 0, UINT8_MAX); break;
+    case SGL_U16: ((uint16_t *)data)[i] = (uint16_t)to_integer(L, name, at, dtype, 0, UINT16_MAX); break;
+    case SGL_U32: ((uint32_t *)data)[i] = (uint32_t)to_integer(L, name, at, dtype, 0, UINT32_MAX); break;
+    case SGL_BOOL: ((uint8_t *)data)[i] = (uint8_t)to_integer(L, name, at, dtype, 0, 1); break;
+    default:
+        sgldsl_error(L, "batch: '%s' is %s, whose elements Lua has no numbers for: give a string of bytes", name,
+                     sgl_dtype_name(dtype));
+    }
+}
+
+/* The value of the feed is on top of the stack: a list of all elements, or a string of their bytes. */
+static void feed_one(lua_State *L, sgl_program *program, const char *name, const sgl_type *type)
+{
+    int64_t count = 1;
+    for (int i = 0; i < type->rank; i++) count *= type->dims[i];
+    int64_t bytes = (count * bits_of(type->dtype) + 7) / 8;
+    char text[SGLDSL_TYPE_TEXT];
+    const void *data = NULL;
+    if (lua_type(L, -1) == LUA_TSTRING) {
+        size_t given;
+        data = lua_tolstring(L, -1, &given);
+        if ((int64_t)given != bytes) {
+            sgldsl_error(L, "batch: '%s' has %I bytes, the feed %s takes %I", name, (LUAI_UACINT)given,
+                         sgldsl_type_text(type, text), (LUAI_UACINT)bytes);
+        }
+    } else if (lua_type(L, -1) == LUA_TTABLE) {
+        lua_Integer given = (lua_Integer)lua_rawlen(L, -1);
+        if (given != count) {
+            sgldsl_error(L, "batch: '%s' has %I elements, the feed %s takes %I; give a flat list", name,
+                         (LUAI_UACINT)given, sgldsl_type_text(type, text), (LUAI_UACINT)count);
+        }
+        void *cells = sgldsl_scratch_get(L, SCRATCH_BATCH, bytes > 0 ? (size_t)bytes : 1);
+        for (int64_t i = 0; i < count; i++) {
+            lua_rawgeti(L, -1, i + 1);
+            put_element(L, name, type->dtype, cells, i);
+            lua_pop(L, 1);
+        }
+        data = cells;
+    } else {
+        sgldsl_error(L, "batch: it lacks the feed '%s' (%s)", name, sgldsl_type_text(type, text));
+    }
+    sgldsl_check(L, sgl_feed(program, name, data, (size_t)bytes));
+}
+
+/* A name in the batch that the program does not know is a misspelt one. */
+static void check_names(lua_State *L, int batch, sgl_program *program)
+{
+    sgl_type type;
+    lua_newtable(L);
+    int names = lua_gettop(L);
+    const char *name;
+    for (int i = 0; sgl_program_feed(program, i, &name, &type) == SGL_OK && name != NULL; i++) {
+        lua_pushstring(L, name);
+        lua_rawseti(L, names, i + 1);
+    }
+    lua_pushnil(L);
+    while (lua_next(L, batch) != 0) {
+        lua_pop(L, 1);
+        if (lua_type(L, -1) != LUA_TSTRING) sgldsl_error(L, "batch: its keys must be the names of feeds");
+        const char *given = lua_tostring(L, -1), *nearest = sgldsl_nearest(L, given, names);
+        if (nearest == NULL) sgldsl_error(L, "batch: the program has no feed '%s'", given);
+        if (strcmp(nearest, given) != 0) {
+            sgldsl_error(L, "batch: the program has no feed '%s'; did you mean '%s'?", given, nearest);
+        }
+    }
+    lua_settop(L, names - 1);
+}
+
+static int feed_batch(lua_State *L)
+{
+    feed_request *request = sgldsl_argument(L);
+    sgldsl_push_job_call(L, "next_batch");
+    lua_pushinteger(L, request->cursor);
+    lua_pushboolean(L, request->is_eval);
+    lua_call(L, 3, 1);
+    if (lua_isnil(L, -1)) {
+        request->ended = true;
+        return 0;
+    }
+    if (lua_type(L, -1) != LUA_TTABLE) {
+        sgldsl_error(L, "batch: the data function gave a %s value, it must give a table of feeds",
+                     luaL_typename(L, -1));
+    }
+    int batch = lua_gettop(L);
+    const char *name;
+    sgl_type type;
+    check_names(L, batch, request->program);
+    for (int i = 0; sgl_program_feed(request->program, i, &name, &type) == SGL_OK && name != NULL; i++) {
+        if (is_of_trainer(name)) continue;
+        lua_pushstring(L, name);
+        lua_rawget(L, batch);
+        feed_one(L, request->program, name, &type);
+        lua_settop(L, batch);
+    }
+    return 0;
+}
+
+sgl_status sgl_job_feed(void *user, sgl_program *program, int64_t cursor, int is_eval)
+{
+    sgl_job *job = user;
+    if (job == NULL) return SGL_INVALID_ARGUMENT;
+    if (program == NULL) return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "sgl_job_feed: there is no program");
+    feed_request request = { .program = program, .cursor = cursor, .is_eval = is_eval != 0 };
+    sgl_status status = sgldsl_enter(job, feed_batch, &request);
+    if (status != SGL_OK) return status;
+    if (request.ended) {
+        return sgl_fail(job->vm, SGL_NOT_FOUND, "the job's data gives no batch %lld", (long long)cursor);
+    }
+    return SGL_OK;
+}

@@ -1,0 +1,133 @@
+/* text.c -- names and numbers as text: the nearest of several names, numbers that read back the same, names that are fit
+ * for the graph, texts that are UTF-8.
+ *
+ * Comes in: Lua values. Goes out: texts, or an error that says what is wrong with them. Knows nothing of graphs. */
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dsl/dsl.h"
+
+/* ---- the nearest name ----------------------------------------------------------------------------------------- */
+
+enum { NAME_MOST = 64 }; /* longer names are not compared */
+
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Insertions, deletions, substitutions and exchanges of neighbours that make one name of the other, in any case. */
+int sgldsl_edit_distance(const char *a, const char *b)
+{
+    size_t m = strlen(a), n = strlen(b);
+    if (m == 0 || n == 0 || m > NAME_MOST || n > NAME_MOST) return -1;
+    int table[3][NAME_MOST + 1];
+    for (size_t j = 0; j <= n; j++) table[0][j] = (int)j;
+    for (size_t i = 1; i <= m; i++) {
+        int *now = table[i % 3], *last = table[(i + 2) % 3], *before = table[(i + 1) % 3];
+        now[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            char x = lower(a[i - 1]), y = lower(b[j - 1]);
+            now[j] = least(last[j - 1] + (x != y), least(last[j], now[j - 1]) + 1);
+            bool exchanged = i > 1 && j > 1 && x == lower(b[j - 2]) && y == lower(a[i - 2]);
+            if (exchanged) now[j] = least(now[j], before[j - 2] + 1);
+        }
+    }
+    int distance = table[m % 3][n];
+    /* Near: about one change in three letters, and something in common. */
+    int most = m < 2 ? 0 : m < 6 ? least((int)m - 1, 2) : (int)(m + 1) / 3;
+    return distance <= most && distance < (int)n ? distance : -1;
+}
+
+const char *sgldsl_nearest(lua_State *L, const char *name, int index)
+{
+    const char *nearest = NULL;
+    int best = NAME_MOST;
+    lua_Unsigned count = lua_rawlen(L, index);
+    index = lua_absindex(L, index);
+    for (lua_Unsigned i = 1; i <= count; i++) {
+        if (lua_rawgeti(L, index, (lua_Integer)i) == LUA_TSTRING) {
+            const char *other = lua_tostring(L, -1);
+            int distance = sgldsl_edit_distance(name, other);
+            if (distance >= 0 && distance < best) {
+                best = distance;
+                nearest = other; /* the list keeps it alive */
+            }
+        }
+        lua_pop(L, 1);
+    }
+    return nearest;
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
+
+void sgldsl_push_number_text(lua_State *L, int index)
+{
+    char text[48];
+    if (lua_isinteger(L, index)) {
+        snprintf(text, sizeof text, "%lld", (long long)lua_tointeger(L, index));
+        lua_pushstring(L, text);
+        return;
+    }
+    double value = lua_tonumber(L, index);
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    char point = localeconv()->decimal_point[0];
+    for (char *p = text; *p != '\0'; p++) {
+        if (*p == point) *p = '.';
+    }
+    lua_pushstring(L, text);
+}
+
+/* ---- names and texts ------------------------------------------------------------------------------------------- */
+
+const char *sgldsl_name(lua_State *L, int index, const char *what)
+{
+    if (lua_type(L, index) != LUA_TSTRING) {
+        sgldsl_error(L, "%s: the name is %s value, it must be a string", what, luaL_typename(L, index));
+    }
+    size_t length;
+    const char *name = lua_tolstring(L, index, &length);
+    if (length == 0) sgldsl_error(L, "%s: the name is empty", what);
+    if (length > SGLDSL_NAME_BYTES) {
+        sgldsl_error(L, "%s: the name has %d bytes, at most %d are possible", what, (int)length, SGLDSL_NAME_BYTES);
+    }
+    if (strlen(name) != length) sgldsl_error(L, "%s: the name '%s...' holds a zero byte", what, name);
+    return name;
+}
+
+/* Length of the UTF-8 sequence at p, 0 where there is none. */
+static int sequence_length(const unsigned char *p, size_t left)
+{
+    if (p[0] < 0x80) return 1;
+    int length = p[0] >= 0xC2 && p[0] < 0xE0   ? 2
+                 : p[0] >= 0xE0 && p[0] < 0xF0 ? 3
+                 : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
+                                               : 0;
+    if (length == 0 || (size_t)length > left) return 0;
+    for (int i = 1; i < length; i++) {
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    }
+    bool overlong = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
+    bool beyond = (p[0] == 0xED && p[1] >= 0xA0) || (p[0] == 0xF4 && p[1] >= 0x90);
+    return overlong || beyond ? 0 : length;
+}
+
+sgl_status sgldsl_check_text(sgl_vm *vm, const char *name, const char *text, size_t bytes)
+{
+    int line = 1;
+    for (size_t at = 0; at < bytes;) {
+        const unsigned char *p = (const unsigned char *)text + at;
+        int length = *p == '\0' ? 0 : sequence_length(p, bytes - at);
+        if (length == 0) {
+            return sgl_fail(vm, SGL_SCRIPT, "%s:%d: byte %lld (0x%02X) is no UTF-8 text; save the script as UTF-8",
+                            name, line, (long long)at, *p);
+        }
+        line += *p == '\n';
+        at += (size_t)length;
+    }
+    return SGL_OK;
+}
