@@ -6,11 +6,17 @@
 
 #include "ir/ir.h"
 
+/* An empty graph's array may be NULL, and memset takes none. */
+static void clear(void *out, size_t bytes)
+{
+    if (bytes > 0) memset(out, 0, bytes);
+}
+
 static const sglir_region *region_at(const sglir_graph *g, sglir_id region) { return &g->regions.data[region]; }
 
 void sglir_count_uses(const sglir_graph *g, uint32_t *out)
 {
-    memset(out, 0, (size_t)g->values.count * sizeof *out);
+    clear(out, (size_t)g->values.count * sizeof *out);
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         for (uint32_t i = 0; i < node->arg_count; i++) out[sglir_arg(g, node, i)]++;
@@ -80,7 +86,7 @@ static void mark_region(const sglir_graph *g, sglir_id id, uint8_t *out)
 
 void sglir_mark_dependents(const sglir_graph *g, const sglir_id *from, int count, uint8_t *out)
 {
-    memset(out, 0, (size_t)g->values.count);
+    clear(out, (size_t)g->values.count);
     for (int i = 0; i < count; i++) out[from[i]] = 1;
     mark_region(g, 0, out);
 }
@@ -116,7 +122,7 @@ static void mark_updated_inputs(const sglir_graph *g, uint8_t *out)
 
 sgl_status sglir_mark_live(const sglir_graph *g, uint8_t *out)
 {
-    memset(out, 0, (size_t)g->nodes.count);
+    clear(out, (size_t)g->nodes.count);
     for (int64_t i = 0; i < g->outputs.count; i++) mark_maker(g, g->outputs.data[i].value, out);
     mark_updated_inputs(g, out);
     for (int64_t n = 0; n < g->nodes.count; n++) {
