@@ -35,10 +35,10 @@ typedef struct command_option {
 
 typedef struct command {
     const char *name;
-    const char *arguments; /* "SCRIPT" */
-    const char *help;      /* a line */
-    const char *more;      /* further help, or NULL */
-    int least, most;       /* positional arguments */
+    const char *arguments;         /* "SCRIPT" */
+    const char *help;              /* a line */
+    const char *more;              /* further help, or NULL */
+    int least, most;               /* positional arguments */
     const command_option *options; /* the last has a NULL name */
 } command;
 
@@ -48,8 +48,8 @@ int command_parse(const command *c, int argc, char **argv, const char **position
 /* Adds a setting; false (and a message) when there are too many. */
 bool command_set(command_settings *settings, const char *key, const char *value);
 
-/* Opens a VM that logs to stderr at the level of SGL_LOG. NULL after having said why. */
-sgl_vm *command_open(int64_t threads);
+/* Opens a VM. What a script prints goes to `prints`, warnings and errors to stderr. NULL after having said why. */
+sgl_vm *command_open(int64_t threads, FILE *prints);
 /* Prints "sgl: MESSAGE" of the VM's last failure and gives the exit code. */
 int command_error(const sgl_vm *vm);
 sgl_status command_write(void *user, const char *data, size_t bytes); /* an sgl_write_fn to the FILE * user */

@@ -22,7 +22,8 @@ static sgl_status open_look(look *l, const char *script, const command_settings 
     if (status == SGL_OK) status = sgl_session_new(l->vm, "cpu", &l->session);
     if (status == SGL_OK) status = sgl_job_graph(l->job, which, &l->graph);
     if (status == SGL_NOT_FOUND && l->session)
-        status = sgl_fail(l->vm, status, "%s: the job has no graph '%s'; there are init, train, eval and decode", script, which);
+        status = sgl_fail(l->vm, status, "%s: the job has no graph '%s'; there are init, train, eval and decode",
+                          script, which);
     return status;
 }
 
@@ -51,7 +52,7 @@ int command_graph(int argc, char **argv)
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
-    look l = { .vm = command_open(0) };
+    look l = { .vm = command_open(0, stderr) };
     if (!l.vm) return COMMAND_FAILED;
     sgl_status status = open_look(&l, positional[0], &settings, which);
     sgl_program *program = NULL;
@@ -86,13 +87,15 @@ int command_memory(int argc, char **argv)
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { 0 },
     };
-    const command c = { "memory", "SCRIPT", "Tells the bytes that the program of SCRIPT needs, before it runs.", NULL, 1, 1, options };
+    const command c = { "memory", "SCRIPT", "Tells the bytes that the program of SCRIPT needs, before it runs.",
+                        NULL,     1,        1,
+                        options };
     const char *positional[1];
     int count;
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
-    look l = { .vm = command_open(0) };
+    look l = { .vm = command_open(0, stderr) };
     if (!l.vm) return COMMAND_FAILED;
     sgl_program *program = NULL;
     sgl_status status = open_look(&l, positional[0], &settings, which);
@@ -107,12 +110,14 @@ int command_memory(int argc, char **argv)
 int command_doctor(int argc, char **argv)
 {
     const command_option options[] = { { 0 } };
-    const command c = { "doctor", "", "Tells what this machine has, and every knob with its value.", NULL, 0, 0, options };
+    const command c = {
+        "doctor", "", "Tells what this machine has, and every knob with its value.", NULL, 0, 0, options
+    };
     int count;
     bool helped;
     int code = command_parse(&c, argc, argv, NULL, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
-    sgl_vm *vm = command_open(0);
+    sgl_vm *vm = command_open(0, stderr);
     if (!vm) return COMMAND_FAILED;
     code = sgl_doctor(vm, command_write, stdout) == SGL_OK ? COMMAND_OK : command_error(vm);
     sgl_close(vm);

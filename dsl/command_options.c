@@ -53,7 +53,8 @@ static int take_setting(const command *c, command_settings *settings, const char
     const char *equals = strchr(text, '=');
     if (!equals || equals == text) return usage_error(c, "--set ", text, "is not of the form key=value");
     size_t length = (size_t)(equals - text);
-    if (settings->used + length + 1 > sizeof settings->text) return usage_error(c, "--set ", text, "is one setting too many");
+    if (settings->used + length + 1 > sizeof settings->text)
+        return usage_error(c, "--set ", text, "is one setting too many");
     char *key = settings->text + settings->used;
     memcpy(key, text, length);
     key[length] = 0;
@@ -126,22 +127,25 @@ int command_parse(const command *c, int argc, char **argv, const char **position
         }
     }
     if (*count >= c->least) return COMMAND_OK;
-    fprintf(stderr, "sgl %s: %s is missing; usage: sgl %s %s [options]\n", c->name, c->arguments, c->name, c->arguments);
+    fprintf(stderr, "sgl %s: %s is missing; usage: sgl %s %s [options]\n", c->name, c->arguments, c->name,
+            c->arguments);
     return COMMAND_USAGE;
 }
 
 /* ---- VM ------------------------------------------------------------------------------------------------------------- */
 
-static void log_to_stderr(void *user, sgl_log_level level, const char *message)
+static void print_log(void *user, sgl_log_level level, const char *message)
 {
     static const char *const names[] = { "error", "warning", "info", "debug" };
-    (void)user;
-    fprintf(stderr, "sgl: %s: %s\n", names[level], message);
+    if (level == SGL_LOG_INFO)
+        fprintf(user, "%s\n", message); /* `print` of a script */
+    else
+        fprintf(stderr, "sgl: %s: %s\n", names[level], message);
 }
 
-sgl_vm *command_open(int64_t threads)
+sgl_vm *command_open(int64_t threads, FILE *prints)
 {
-    sgl_config config = { .log = log_to_stderr, .threads = (int)(threads > 4096 ? 4096 : threads) };
+    sgl_config config = { .log = print_log, .log_user = prints, .threads = (int)(threads > 4096 ? 4096 : threads) };
     sgl_vm *vm = NULL;
     sgl_status status = sgl_open(&config, &vm);
     if (status != SGL_OK) fprintf(stderr, "sgl: cannot start: %s\n", sgl_status_text(status));

@@ -26,8 +26,13 @@ static double value_of(const sgl_step_record *r, const char *name)
 sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, sgl_program *program,
                                   const char *log, bool append, bool quiet)
 {
-    *p = (command_progress){ .vm = vm, .session = session, .program = program, .quiet = quiet,
-                             .terminal = isatty(STDOUT_FILENO) == 1, .started_s = now_s(), .first_step = -1 };
+    *p = (command_progress){ .vm = vm,
+                             .session = session,
+                             .program = program,
+                             .quiet = quiet,
+                             .terminal = isatty(STDOUT_FILENO) == 1,
+                             .started_s = now_s(),
+                             .first_step = -1 };
     if (!log) return SGL_OK;
     p->log = fopen(log, append ? "a" : "w");
     return p->log ? SGL_OK : sgl_fail(vm, SGL_IO, "--log %s: %s", log, strerror(errno));
@@ -38,7 +43,10 @@ sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *
 static void add_number(json_t *object, const char *key, double value)
 {
     /* JSON has no NaN or infinity: they are written as text, never left out. */
-    json_t *number = isfinite(value) ? json_real(value) : json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+    json_t *number = isfinite(value) ? json_real(value)
+                                     : json_string(isnan(value) ? "nan"
+                                                   : value > 0  ? "inf"
+                                                                : "-inf");
     json_object_set_new(object, key, number);
 }
 
@@ -67,18 +75,24 @@ static sgl_status log_step(command_progress *p, const sgl_step_record *r)
 /* "12.3k" */
 static const char *shortened(double number, char text[16])
 {
-    if (number >= 1e9) snprintf(text, 16, "%.2fG", number / 1e9);
-    else if (number >= 1e6) snprintf(text, 16, "%.2fM", number / 1e6);
-    else if (number >= 1e4) snprintf(text, 16, "%.1fk", number / 1e3);
-    else snprintf(text, 16, "%.0f", number);
+    if (number >= 1e9)
+        snprintf(text, 16, "%.2fG", number / 1e9);
+    else if (number >= 1e6)
+        snprintf(text, 16, "%.2fM", number / 1e6);
+    else if (number >= 1e4)
+        snprintf(text, 16, "%.1fk", number / 1e3);
+    else
+        snprintf(text, 16, "%.0f", number);
     return text;
 }
 
 static const char *duration(double seconds, char text[32])
 {
     int64_t s = (int64_t)(seconds + 0.5);
-    if (s >= 3600) snprintf(text, 32, "%lld:%02lld:%02lld", (long long)(s / 3600), (long long)(s / 60 % 60), (long long)(s % 60));
-    else snprintf(text, 32, "%lld:%02lld", (long long)(s / 60), (long long)(s % 60));
+    if (s >= 3600)
+        snprintf(text, 32, "%lld:%02lld:%02lld", (long long)(s / 3600), (long long)(s / 60 % 60), (long long)(s % 60));
+    else
+        snprintf(text, 32, "%lld:%02lld", (long long)(s / 60), (long long)(s % 60));
     return text;
 }
 
@@ -107,7 +121,8 @@ static void print_numbers(command_progress *p, const sgl_step_record *r)
     if (!isnan(value_of(r, "lr"))) printf("  lr %.2e", value_of(r, "lr"));
     if (!isnan(value_of(r, "grad_norm"))) printf("  norm %.3f", value_of(r, "grad_norm"));
     if (r->tokens) printf("  %s tok/s", shortened((double)r->tokens / (p->steady_ms / 1000), a));
-    if (p->peak_flops > 0) printf("  mfu %.0f%%", 100 * sgl_program_flops(p->program) / (p->steady_ms / 1000) / p->peak_flops);
+    if (p->peak_flops > 0)
+        printf("  mfu %.0f%%", 100 * sgl_program_flops(p->program) / (p->steady_ms / 1000) / p->peak_flops);
     printf("  %.0f MiB", (double)(sgl_session_bytes(p->session) + sgl_program_bytes(p->program)) / 1048576);
     print_extras(r);
     printf("  left %s", duration((double)(r->steps - r->step) * p->steady_ms / 1000, a));
@@ -159,7 +174,8 @@ sgl_status command_progress_eval(command_progress *p, int64_t step, double loss,
     p->has_eval = true;
     if (!p->quiet) {
         command_progress_end(p);
-        printf("step %lld  held-out loss %.4f nats per token over %lld tokens\n", (long long)step, loss, (long long)count);
+        printf("step %lld  held-out loss %.4f nats per token over %lld tokens\n", (long long)step, loss,
+               (long long)count);
         fflush(stdout);
     }
     if (!p->log) return SGL_OK;
@@ -189,7 +205,8 @@ void command_progress_summary(command_progress *p, sgl_tokens *tokens, const cha
                duration(now_s() - p->started_s, a), p->last_loss);
     if (p->has_eval) {
         printf("held-out loss %.4f nats per token", p->eval_loss);
-        if (tokens && sgl_tokens_ngram_loss(tokens, 2, &two) == SGL_OK && sgl_tokens_ngram_loss(tokens, 3, &three) == SGL_OK)
+        if (tokens && sgl_tokens_ngram_loss(tokens, 2, &two) == SGL_OK &&
+            sgl_tokens_ngram_loss(tokens, 3, &three) == SGL_OK)
             printf(" (on the same text a byte model of order 2: %.4f, of order 3: %.4f)", two, three);
         printf("\n");
     }

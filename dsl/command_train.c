@@ -60,10 +60,13 @@ static sgl_status job_integer(const train *t, const char *key, int64_t asked, in
     *value = asked;
     if (asked >= 0) return SGL_OK;
     sgl_status status = sgl_job_number(t->job, key, &number);
-    if (status == SGL_NOT_FOUND) number = (double)otherwise;
-    else if (status != SGL_OK) return status;
+    if (status == SGL_NOT_FOUND)
+        number = (double)otherwise;
+    else if (status != SGL_OK)
+        return status;
     if (number < 0 || number != (double)(int64_t)number)
-        return sgl_fail(t->vm, SGL_INVALID_ARGUMENT, "job: %s must be a whole number of at least 0, it is %g", key, number);
+        return sgl_fail(t->vm, SGL_INVALID_ARGUMENT, "job: %s must be a whole number of at least 0, it is %g", key,
+                        number);
     *value = (int64_t)number;
     return SGL_OK;
 }
@@ -124,8 +127,10 @@ static sgl_status begin(train *t)
         return status;
     }
     if (found == SGL_OK && !t->o->overwrite)
-        return sgl_fail(t->vm, SGL_WRONG_STATE, "%s holds a run already (step %lld): --resume goes on with it, --out names another folder, "
-                        "--overwrite begins anew", t->out, (long long)step);
+        return sgl_fail(t->vm, SGL_WRONG_STATE,
+                        "%s holds a run already (step %lld): --resume goes on with it, --out names another folder, "
+                        "--overwrite begins anew",
+                        t->out, (long long)step);
     sgl_status status = initialise(t);
     if (status == SGL_OK && t->o->init_from) status = load_parameters(t, t->o->init_from);
     return status;
@@ -181,7 +186,10 @@ static sgl_status prepare(train *t)
 
 /* ---- the run ------------------------------------------------------------------------------------------------------------ */
 
-static sgl_status on_step(void *user, const sgl_step_record *record) { return command_progress_step(&((train *)user)->progress, record); }
+static sgl_status on_step(void *user, const sgl_step_record *record)
+{
+    return command_progress_step(&((train *)user)->progress, record);
+}
 static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
 {
     return command_progress_eval(&((train *)user)->progress, step, loss, count);
@@ -201,7 +209,9 @@ static int finish(train *t, sgl_status status)
 {
     command_progress_end(&t->progress);
     if (status == SGL_INTERRUPTED) {
-        if (!t->o->quiet) printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out, t->script, t->out);
+        if (!t->o->quiet)
+            printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out,
+                   t->script, t->out);
         return 128 + (int)signal_number;
     }
     if (status != SGL_OK) return command_error(t->vm);
@@ -215,7 +225,8 @@ static int run(train *t, command_settings *settings)
     name_output(t);
     if (status == SGL_OK) status = prepare(t);
     if (status == SGL_OK)
-        status = command_progress_begin(&t->progress, t->vm, t->session, t->train, t->o->log, t->o->resume != NULL, t->o->quiet);
+        status = command_progress_begin(&t->progress, t->vm, t->session, t->train, t->o->log, t->o->resume != NULL,
+                                        t->o->quiet);
     if (status != SGL_OK) return command_error(t->vm);
     t->config.user = t;
     if (t->config.feed) t->config.feed = feed_job;
@@ -232,7 +243,8 @@ int command_train(int argc, char **argv)
     const command_option options[] = {
         { "--steps", 'i', &o.steps, "N", "length of the run (also of its learning-rate schedule)" },
         { "--stop-at", 'i', &o.stop_at, "N", "leave after step N of the same run, to be resumed" },
-        { "--set", 'k', &o.settings, "key=value", "a field of the script's sgl.config, or plan.micro=4 ...; any number of times" },
+        { "--set", 'k', &o.settings, "key=value",
+          "a field of the script's sgl.config, or plan.micro=4 ...; any number of times" },
         { "--data", 's', &o.data, "FILE", "train on this file" },
         { "--out", 's', &o.out, "DIR", "folder of checkpoints (default: the script's name with .run)" },
         { "--resume", 'o', &o.resume, "DIR", "go on from the last complete checkpoint of DIR (default: --out)" },
@@ -248,16 +260,23 @@ int command_train(int argc, char **argv)
         { "--quiet", 'b', &o.quiet, "", "print nothing but errors" },
         { 0 },
     };
-    const command c = { "train", "SCRIPT", "Trains the model that SCRIPT declares.",
-                        "mfu is model-flops utilisation: (2 per multiply-add of the products of one step) / (seconds of the step *\n"
-                        "flops per second that a large float32 product reaches on this machine, measured at the start).\n"
-                        "Ctrl-C and SIGTERM finish the step, save and leave; a second Ctrl-C leaves at once.", 1, 1, options };
+    const command c = {
+        "train",
+        "SCRIPT",
+        "Trains the model that SCRIPT declares.",
+        "mfu is model-flops utilisation: (2 per multiply-add of the products of one step) / (seconds of the step *\n"
+        "flops per second that a large float32 product reaches on this machine, measured at the start).\n"
+        "Ctrl-C and SIGTERM finish the step, save and leave; a second Ctrl-C leaves at once.",
+        1,
+        1,
+        options
+    };
     const char *positional[1];
     int count;
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
-    train t = { .o = &o, .script = positional[0], .vm = command_open(o.threads) };
+    train t = { .o = &o, .script = positional[0], .vm = command_open(o.threads, stderr) };
     if (!t.vm) return COMMAND_FAILED;
     code = run(&t, &o.settings);
     command_progress_close(&t.progress);

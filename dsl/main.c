@@ -41,9 +41,10 @@ static int command_help(int argc, char **argv)
             }
     printf("sgl: an embeddable interpreter of a graph language\n\nusage: sgl COMMAND ...\n\n");
     for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].help);
-    printf("\n`sgl COMMAND --help` tells a command's options.\n\n"
-           "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 130 and 143 stopped in order by Ctrl-C and\n"
-           "SIGTERM, after saving.\n");
+    printf(
+        "\n`sgl COMMAND --help` tells a command's options.\n\n"
+        "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 130 and 143 stopped in order by Ctrl-C and\n"
+        "SIGTERM, after saving.\n");
     return COMMAND_OK;
 }
 

@@ -1,0 +1,227 @@
+/* command_generate.c -- `sgl generate`: lets the model of a checkpoint go on with a prompt.
+ *
+ * Comes in: a folder of checkpoints; its meta holds the script's text and settings, so the folder alone is enough. Goes
+ * out: the prompt and each token as it is made: bytes as they are where the job's data are bytes, numbers otherwise.
+ * Ctrl-C ends after the token at hand. */
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "dsl/command.h"
+
+typedef struct generate_options {
+    const char *prompt, *prompt_ids;
+    int64_t tokens, top_k, seed, threads;
+    double temperature, top_p;
+} generate_options;
+
+typedef struct generate {
+    const generate_options *o;
+    sgl_vm *vm;
+    json_t *meta; /* of the checkpoint */
+    const char *path;
+    sgl_job *job;
+    sgl_plan *plan;
+    sgl_session *session;
+    sgl_program *decode;
+    int32_t *prompt;
+    int64_t prompt_count;
+    bool as_ids; /* tokens are shown as numbers */
+} generate;
+
+static sgl_vm *signalled_vm;
+
+static void on_signal(int number)
+{
+    signal(number, SIG_DFL); /* the second one ends the process */
+    sgl_interrupt(signalled_vm);
+}
+
+/* ---- the model -------------------------------------------------------------------------------------------------- */
+
+static sgl_status no_meta(const generate *g, const char *what)
+{
+    return sgl_fail(g->vm, SGL_CORRUPT, "%s: its meta holds no %s; `sgl train` writes checkpoints that generate reads",
+                    g->path, what);
+}
+
+static sgl_status load_job(generate *g)
+{
+    const char *script = json_string_value(json_object_get(g->meta, "script"));
+    const char *text = json_string_value(json_object_get(g->meta, "text"));
+    json_t *kept = json_object_get(g->meta, "settings");
+    if (!script || !text) return no_meta(g, "script");
+    command_settings settings = { 0 };
+    const char *key;
+    json_t *value;
+    json_object_foreach(kept, key, value)
+    {
+        if (!json_is_string(value)) return no_meta(g, "settings");
+        if (!command_set(&settings, key, json_string_value(value)))
+            return sgl_fail(g->vm, SGL_LIMIT, "%s: too many settings", g->path);
+    }
+    sgl_status status = sgl_load_text(g->vm, script, text, settings.list, settings.count, &g->job);
+    return status == SGL_OK ? sgl_job_plan(g->job, &g->plan) : status;
+}
+
+static sgl_status load_model(generate *g, const char *dir)
+{
+    const char *meta;
+    int64_t step;
+    json_error_t error;
+    sgl_graph *graph = NULL;
+    sgl_status status = sgl_checkpoint_find(g->vm, dir, &g->path, &meta, &step);
+    if (status != SGL_OK) return status;
+    g->meta = json_loads(meta, 0, &error);
+    if (!g->meta) return no_meta(g, "JSON object");
+    status = load_job(g);
+    if (status == SGL_OK) status = sgl_job_graph(g->job, "decode", &graph);
+    if (status == SGL_NOT_FOUND && g->job)
+        return sgl_fail(g->vm, status,
+                        "%s: its job declares no context, so there is no decode graph to generate with; "
+                        "give sgl.job { context = ... } or data with a seq",
+                        g->path);
+    if (status == SGL_OK) status = sgl_session_new(g->vm, "cpu", &g->session);
+    if (status == SGL_OK) status = sgl_freeze(g->session, graph, g->plan, &g->decode);
+    return status == SGL_OK ? sgl_checkpoint_load(g->session, g->path, 1) : status;
+}
+
+/* ---- the prompt --------------------------------------------------------------------------------------------------- */
+
+static sgl_status new_prompt(generate *g, size_t count)
+{
+    g->prompt = calloc(count > 0 ? count : 1, sizeof *g->prompt);
+    return g->prompt ? SGL_OK : sgl_fail(g->vm, SGL_OUT_OF_MEMORY, "no memory for the prompt");
+}
+
+/* "1,2,3" */
+static sgl_status read_ids(generate *g, const char *text)
+{
+    sgl_status status = new_prompt(g, strlen(text));
+    while (status == SGL_OK && *text) {
+        char *end;
+        errno = 0;
+        long id = strtol(text, &end, 10);
+        bool separated = *end == 0 || (*end == ',' && end[1]);
+        if (end == text || !separated || errno || id < 0 || id > INT32_MAX)
+            return sgl_fail(g->vm, SGL_INVALID_ARGUMENT, "--prompt-ids: '%s' does not begin with a token; write 1,2,3",
+                            text);
+        g->prompt[g->prompt_count++] = (int32_t)id;
+        text = *end ? end + 1 : end;
+    }
+    return status;
+}
+
+static sgl_status read_prompt(generate *g)
+{
+    double bytes = 0;
+    const char *text = g->o->prompt;
+    g->as_ids = g->o->prompt_ids != NULL;
+    if (g->as_ids) return read_ids(g, g->o->prompt_ids);
+    sgl_status status = sgl_job_number(g->job, "bytes", &bytes);
+    if (status != SGL_OK && status != SGL_NOT_FOUND) return status;
+    if (bytes != 1)
+        return sgl_fail(g->vm, SGL_UNSUPPORTED,
+                        "--prompt: the tokens of this model are no bytes; give their numbers with --prompt-ids 1,2,3");
+    if (!*text) return sgl_fail(g->vm, SGL_INVALID_ARGUMENT, "--prompt: the prompt is empty; give at least one byte");
+    status = new_prompt(g, strlen(text));
+    for (; status == SGL_OK && *text; text++) g->prompt[g->prompt_count++] = (unsigned char)*text;
+    return status;
+}
+
+/* ---- telling -------------------------------------------------------------------------------------------------------- */
+
+static sgl_status on_token(void *user, int32_t token)
+{
+    const generate *g = user;
+    int bad = g->as_ids ? printf(" %d", token) < 0 : putchar(token) == EOF;
+    if (bad || fflush(stdout) != 0) return sgl_fail(g->vm, SGL_IO, "standard output: %s", strerror(errno));
+    return SGL_OK;
+}
+
+static sgl_status show_prompt(generate *g)
+{
+    if (!g->as_ids)
+        return fputs(g->o->prompt, stdout) < 0 || fflush(stdout) != 0
+                   ? sgl_fail(g->vm, SGL_IO, "standard output: %s", strerror(errno))
+                   : SGL_OK;
+    for (int64_t i = 0; i < g->prompt_count; i++) printf("%s%d", i > 0 ? " " : "", g->prompt[i]);
+    return fflush(stdout) != 0 ? sgl_fail(g->vm, SGL_IO, "standard output: %s", strerror(errno)) : SGL_OK;
+}
+
+static int run(generate *g, const char *dir)
+{
+    double context = 0;
+    sgl_status status = load_model(g, dir);
+    if (status == SGL_OK) status = read_prompt(g);
+    if (status == SGL_OK) status = sgl_job_number(g->job, "context", &context);
+    const sgl_generate_config config = {
+        .decode = g->decode,
+        .prompt = g->prompt,
+        .prompt_count = g->prompt_count,
+        .count = g->o->tokens,
+        .context = (int64_t)context,
+        .temperature = g->o->temperature,
+        .top_k = g->o->top_k,
+        .top_p = g->o->top_p,
+        .seed = (uint64_t)g->o->seed,
+        .on_token = on_token,
+        .user = g,
+    };
+    signalled_vm = g->vm;
+    signal(SIGINT, on_signal);
+    if (status == SGL_OK) status = show_prompt(g);
+    bool begun = status == SGL_OK;
+    if (status == SGL_OK) status = sgl_generate(g->session, &config);
+    if (begun) putchar('\n');
+    fflush(stdout);
+    if (status == SGL_INTERRUPTED) return 128 + SIGINT;
+    return status == SGL_OK ? COMMAND_OK : command_error(g->vm);
+}
+
+int command_generate(int argc, char **argv)
+{
+    generate_options o = { .tokens = 200, .temperature = 0.8, .top_p = 1 };
+    const command_option options[] = {
+        { "--prompt", 's', &o.prompt, "TEXT", "the beginning of the text, for models of bytes" },
+        { "--prompt-ids", 's', &o.prompt_ids, "1,2,3", "the beginning as tokens; tokens are printed too" },
+        { "--tokens", 'i', &o.tokens, "N", "tokens to make (default 200)" },
+        { "--temperature", 'n', &o.temperature, "T", "0 takes the likeliest, 1 the model's own chances (default 0.8)" },
+        { "--top-k", 'i', &o.top_k, "K", "choose among the K likeliest, 0: among all (default 0)" },
+        { "--top-p", 'n', &o.top_p, "P", "choose among the fewest that hold the share P (default 1: all)" },
+        { "--seed", 'i', &o.seed, "N", "the same seed gives the same text (default 0)" },
+        { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core)" },
+        { 0 },
+    };
+    const command c = {
+        "generate",
+        "DIR",
+        "Lets the model of DIR's last checkpoint go on with a text.",
+        "DIR is what `sgl train --out` wrote, or one step-NNNNNNNN folder in it. Where the text is longer than what the\n"
+        "model was trained on, its last half is read in anew.",
+        1,
+        1,
+        options
+    };
+    const char *positional[1];
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, positional, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    if (!o.prompt == !o.prompt_ids) {
+        fprintf(stderr, "sgl generate: give either --prompt or --prompt-ids; `sgl generate --help` tells more\n");
+        return COMMAND_USAGE;
+    }
+    generate g = { .o = &o, .vm = command_open(o.threads, stderr) };
+    if (!g.vm) return COMMAND_FAILED;
+    code = run(&g, positional[0]);
+    free(g.prompt);
+    json_decref(g.meta);
+    sgl_close(g.vm);
+    return code;
+}
