@@ -176,6 +176,13 @@ static sgl_status split_concat(const sglir_infer *in, int axis)
     return SGL_OK;
 }
 
+/* A part of x that dynamic_update writes where it belongs: the result is as whole as x. */
+static bool is_part_written_back(const sglir_infer *in, int axis)
+{
+    if (in->op != SGLIR_OP_DYNAMIC_UPDATE || sglir_infer_arg(in, 0)->sharded[axis] >= 0) return false;
+    return axis == SGLIR_AXIS_MICRO && sglir_infer_arg(in, 1)->sharded[axis] == (int)sglir_infer_int(in, "axis");
+}
+
 static int first_split(const sglir_infer *in, int axis)
 {
     for (int i = 0; i < in->arg_count; i++) {
@@ -223,6 +230,7 @@ static sgl_status carry_split(const sglir_infer *in)
             SGLCORE_TRY(split_concat(in, axis));
             continue;
         }
+        if (is_part_written_back(in, axis)) continue;
         sglir_view view;
         if (!labelled && (!view_of(in, &view) || !sglir_labels_of_view(&view, &labels)))
             return sglir_infer_fail(in, "argument %d is split over %s; the op takes whole values: gather it first",

@@ -1,0 +1,400 @@
+/* schedule.c -- the order of nodes in which few bytes live at once.
+ *
+ * In: a graph of kernels. Out: the same nodes, in each region in the best of several orders (schedule_order.c), never a
+ * worse one than the given. A unit of work is a node with the views of its results; inputs come first, constants before
+ * their first user. What writes a state's new value comes after all that reads the old one, where that is possible, so
+ * that `memory` can write it in place. Odd invariant: only the lists of nodes in the regions change; ids stay, so a
+ * user's id is still larger than its makers'. */
+#include <string.h>
+
+#include "passes/alias.h"
+#include "passes/pass.h"
+#include "passes/schedule_order.h"
+
+enum { NONE = INT32_MAX };
+
+typedef struct edge {
+    uint32_t from, to;
+} edge;
+typedef SGLCORE_VEC(edge) edge_list;
+
+typedef struct scheduler {
+    const sglpass_context *context;
+    sglcore_env *env;
+    sglir_graph *g;
+    sglpass_view *views;
+    uint8_t *scratch;            /* per value */
+    uint8_t *transient;          /* per value: 1 when a node makes it in the arena */
+    uint8_t *listed;             /* per node: stands in the new list */
+    uint32_t *unit_of;           /* per node; NONE: inputs, constants, and views of what no unit makes */
+    uint32_t *buffer_of;         /* per value; NONE: not one of this region's */
+    uint32_t *reader;            /* per value: the last unit that was seen to read it */
+    int64_t *peaks;              /* per region: bytes of its body */
+    sglir_id region;             /* at hand, with all that follows */
+    SGLCORE_VEC(sglir_id) units; /* their nodes, views apart */
+    SGLCORE_VEC(int64_t) bytes;  /* per buffer */
+    edge_list next, makes, reads, over, followers; /* over: the unit, then the pair as an edge of its own */
+    SGLCORE_VEC(sglir_id) list;                    /* the new order of nodes */
+    sglcore_arena arena;
+} scheduler;
+
+static const sglir_node *node_at(const scheduler *s, sglir_id node) { return &s->g->nodes.data[node]; }
+static bool is_leaf(const sglir_node *node) { return node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_CONSTANT; }
+
+/* ---- what lies in the arena ------------------------------------------------------------------------------------ */
+
+/* Outputs and yields do not: they have places of their own, or take those of states and carries. */
+static void mark_transient(scheduler *s)
+{
+    const sglir_graph *g = s->g;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        for (uint32_t i = 0; i < node->out_count; i++)
+            s->transient[node->out_first + i] = !is_leaf(node) && !sglpass_is_view(node);
+    }
+    for (int64_t i = 0; i < g->outputs.count; i++) s->transient[s->views[g->outputs.data[i].value].root] = 0;
+    for (int64_t r = 1; r < g->regions.count; r++) {
+        for (int64_t i = 0; i < g->regions.data[r].results.count; i++)
+            s->transient[s->views[g->regions.data[r].results.data[i]].root] = 0;
+    }
+}
+
+/* ---- units and buffers ------------------------------------------------------------------------------------------ */
+
+static sgl_status add_buffer(scheduler *s, sglir_id value, uint32_t unit)
+{
+    int64_t bytes = sglir_bytes(sglir_type_of(s->g, value));
+    if (!s->transient[value] || bytes == 0) return SGL_OK;
+    s->buffer_of[value] = (uint32_t)s->bytes.count;
+    SGLCORE_TRY(sglcore_vec_push(s->env, &s->makes, (edge){ unit, (uint32_t)s->bytes.count }));
+    return sglcore_vec_push(s->env, &s->bytes, bytes);
+}
+
+static sgl_status add_node(scheduler *s, sglir_id id)
+{
+    const sglir_node *node = node_at(s, id);
+    s->unit_of[id] = NONE;
+    if (is_leaf(node)) return SGL_OK;
+    if (sglpass_is_view(node)) {
+        const sglir_value *base = sglir_value_at(s->g, sglir_arg(s->g, node, 0));
+        if (base->node == SGLIR_NONE || base->region != s->region || s->unit_of[base->node] == NONE) return SGL_OK;
+        s->unit_of[id] = s->unit_of[base->node];
+        return sglcore_vec_push(s->env, &s->followers, (edge){ s->unit_of[id], id });
+    }
+    uint32_t unit = (uint32_t)s->units.count;
+    s->unit_of[id] = unit;
+    SGLCORE_TRY(sglcore_vec_push(s->env, &s->units, id));
+    for (uint32_t i = 0; i < node->out_count; i++) SGLCORE_TRY(add_buffer(s, node->out_first + i, unit));
+    return SGL_OK;
+}
+
+/* A use by the unit of a value of this region: what must come before, what is read. */
+static sgl_status add_use(scheduler *s, sglir_id value, uint32_t unit)
+{
+    const sglir_value *v = sglir_value_at(s->g, value);
+    if (v->region != s->region || v->node == SGLIR_NONE || s->unit_of[v->node] == NONE) return SGL_OK;
+    uint32_t maker = s->unit_of[v->node];
+    sglir_id root = s->views[value].root;
+    if (maker != unit) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ maker, unit }));
+    if (s->buffer_of[root] == NONE || s->reader[root] == unit || maker == unit) return SGL_OK;
+    s->reader[root] = unit;
+    return sglcore_vec_push(s->env, &s->reads, (edge){ unit, s->buffer_of[root] });
+}
+
+static sgl_status add_captures(scheduler *s, sglir_id id, uint32_t unit)
+{
+    const sglir_region *region = &s->g->regions.data[id];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = node_at(s, region->nodes.data[n]);
+        for (uint32_t i = 0; i < node->arg_count; i++) SGLCORE_TRY(add_use(s, sglir_arg(s->g, node, i), unit));
+        for (uint32_t r = 0; r < node->region_count; r++) SGLCORE_TRY(add_captures(s, node->region_first + r, unit));
+    }
+    for (int64_t i = 0; i < region->results.count; i++) SGLCORE_TRY(add_use(s, region->results.data[i], unit));
+    return SGL_OK;
+}
+
+static bool may_take(scheduler *s, sglir_id id, uint32_t arg, uint32_t result)
+{
+    if (node_at(s, id)->op == SGLIR_OP_SCAN) return arg == result;
+    return sglpass_takes_place(s->g, s->views, id, arg, result, s->scratch);
+}
+
+static sgl_status add_uses(scheduler *s, uint32_t unit)
+{
+    sglir_id id = s->units.data[unit];
+    const sglir_node *node = node_at(s, id);
+    for (uint32_t i = 0; i < node->arg_count; i++) SGLCORE_TRY(add_use(s, sglir_arg(s->g, node, i), unit));
+    if (node->op == SGLIR_OP_SCAN) SGLCORE_TRY(add_captures(s, node->region_first, unit));
+    for (uint32_t r = 0; r < node->out_count; r++) {
+        uint32_t made = s->buffer_of[node->out_first + r];
+        for (uint32_t i = 0; i < node->arg_count && made != NONE; i++) {
+            sglir_id arg = sglir_arg(s->g, node, i), root = s->views[arg].root;
+            if (sglir_value_at(s->g, root)->region != s->region || s->buffer_of[root] == NONE) continue;
+            if (s->bytes.data[s->buffer_of[root]] != s->bytes.data[made] || !may_take(s, id, i, r)) continue;
+            SGLCORE_TRY(sglcore_vec_push(s->env, &s->over, (edge){ unit, made }));
+            SGLCORE_TRY(sglcore_vec_push(s->env, &s->over, (edge){ unit, s->buffer_of[root] }));
+        }
+    }
+    return SGL_OK;
+}
+
+/* ---- states ----------------------------------------------------------------------------------------------------- */
+
+/* The unit that would be the first to write the state's place: the maker of the new value, or the head of the chain of
+ * partial updates that ends in it. NONE when no unit does. */
+static uint32_t first_writer(const scheduler *s, sglir_id state, sglir_id update)
+{
+    sglir_id root = s->views[update].root;
+    for (;;) {
+        sglir_id maker = sglir_value_at(s->g, root)->node;
+        const sglir_node *node = node_at(s, maker);
+        if (node->op != SGLIR_OP_DYNAMIC_UPDATE) return s->unit_of[maker];
+        sglir_id before = s->views[sglir_arg(s->g, node, 0)].root;
+        if (before == state) return s->unit_of[maker];
+        root = before;
+    }
+}
+
+/* Marks the units that come after `unit` by what is known of them. */
+static void mark_after(const sglpass_lists *next, uint32_t unit, uint8_t *after, uint32_t *stack)
+{
+    int64_t depth = 0;
+    stack[depth++] = unit;
+    after[unit] = 1;
+    while (depth > 0) {
+        uint32_t at = stack[--depth];
+        for (int64_t i = next->first[at]; i < next->first[at + 1]; i++) {
+            if (after[next->data[i]]) continue;
+            after[next->data[i]] = 1;
+            stack[depth++] = next->data[i];
+        }
+    }
+}
+
+static bool reads_state(const scheduler *s, sglir_id region, sglir_id state)
+{
+    const sglir_region *at = &s->g->regions.data[region];
+    for (int64_t n = 0; n < at->nodes.count; n++) {
+        const sglir_node *node = node_at(s, at->nodes.data[n]);
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            if (s->views[sglir_arg(s->g, node, i)].root == state) return true;
+        }
+        if (node->op == SGLIR_OP_SCAN && reads_state(s, node->region_first, state)) return true;
+    }
+    return false;
+}
+
+static bool unit_reads(const scheduler *s, uint32_t unit, sglir_id state)
+{
+    const sglir_node *node = node_at(s, s->units.data[unit]);
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        if (s->views[sglir_arg(s->g, node, i)].root == state) return true;
+    }
+    return node->op == SGLIR_OP_SCAN && reads_state(s, node->region_first, state);
+}
+
+static bool group_edges(sglcore_arena *arena, const edge_list *edges, int64_t units, sglpass_lists *lists)
+{
+    lists->first = sglcore_arena_alloc(arena, (size_t)(units + 2) * sizeof *lists->first);
+    lists->data = sglcore_arena_alloc(arena, (size_t)edges->count * sizeof *lists->data);
+    if (lists->first == NULL || lists->data == NULL) return false;
+    for (int64_t i = 0; i < edges->count; i++) lists->first[edges->data[i].from + 2]++;
+    for (int64_t u = 0; u < units; u++) lists->first[u + 2] += lists->first[u + 1];
+    for (int64_t i = 0; i < edges->count; i++) lists->data[lists->first[edges->data[i].from + 1]++] = edges->data[i].to;
+    return true;
+}
+
+/* Readers of a state before what writes it, unless they need what that makes. */
+static sgl_status order_state(scheduler *s, sglir_id state, uint32_t writer)
+{
+    sglcore_arena arena = { .env = s->env };
+    sglpass_lists next;
+    size_t units = (size_t)s->units.count;
+    uint8_t *after = sglcore_arena_alloc(&arena, units);
+    uint32_t *stack = sglcore_arena_alloc(&arena, (units + 1) * sizeof *stack);
+    sgl_status status = SGL_OK;
+    if (after == NULL || stack == NULL || !group_edges(&arena, &s->next, s->units.count, &next)) {
+        status = SGL_OUT_OF_MEMORY;
+    } else {
+        mark_after(&next, writer, after, stack);
+        for (uint32_t u = 0; u < units && status == SGL_OK; u++) {
+            if (!after[u] && unit_reads(s, u, state)) status = sglcore_vec_push(s->env, &s->next, (edge){ u, writer });
+        }
+    }
+    sglcore_arena_free(&arena);
+    return status;
+}
+
+static sgl_status order_states(scheduler *s)
+{
+    const sglir_graph *g = s->g;
+    for (int64_t i = 0; i < g->outputs.count; i++) {
+        const sglir_output *output = &g->outputs.data[i];
+        if (output->role != SGLIR_UPDATE) continue;
+        sglir_id state = sglir_input_find(g, sglcore_string(g->strings, output->name));
+        uint32_t writer = first_writer(s, state, output->value);
+        if (writer != NONE) SGLCORE_TRY(order_state(s, state, writer));
+    }
+    return SGL_OK;
+}
+
+/* ---- the new list ------------------------------------------------------------------------------------------------ */
+
+static sgl_status list_node(scheduler *s, sglir_id id);
+
+static sgl_status list_constant(scheduler *s, sglir_id value)
+{
+    const sglir_value *v = sglir_value_at(s->g, value);
+    if (v->node == SGLIR_NONE || v->region != s->region || s->unit_of[v->node] != NONE) return SGL_OK;
+    return list_node(s, v->node);
+}
+
+static sgl_status list_constants(scheduler *s, const sglir_node *node)
+{
+    for (uint32_t i = 0; i < node->arg_count; i++) SGLCORE_TRY(list_constant(s, sglir_arg(s->g, node, i)));
+    if (node->op != SGLIR_OP_SCAN) return SGL_OK;
+    const sglir_region *body = &s->g->regions.data[node->region_first];
+    for (int64_t n = 0; n < body->nodes.count; n++) SGLCORE_TRY(list_constants(s, node_at(s, body->nodes.data[n])));
+    for (int64_t i = 0; i < body->results.count; i++) SGLCORE_TRY(list_constant(s, body->results.data[i]));
+    return SGL_OK;
+}
+
+/* The node after the constants, and views of them, that it uses first. */
+static sgl_status list_node(scheduler *s, sglir_id id)
+{
+    if (s->listed[id]) return SGL_OK;
+    s->listed[id] = 1;
+    SGLCORE_TRY(list_constants(s, node_at(s, id)));
+    return sglcore_vec_push(s->env, &s->list, id);
+}
+
+/* What no unit stands for: inputs and views of them first; constants that only outputs or yields use at the end. */
+static sgl_status list_rest(scheduler *s, const sglir_region *region, bool constants)
+{
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        sglir_id id = region->nodes.data[n];
+        sglir_id root = s->views[node_at(s, id)->out_count > 0 ? node_at(s, id)->out_first : 0].root;
+        const sglir_node *base = sglir_maker(s->g, root);
+        bool constant = base != NULL && base->op == SGLIR_OP_CONSTANT;
+        if (s->unit_of[id] == NONE && (constants || !constant)) SGLCORE_TRY(list_node(s, id));
+    }
+    return SGL_OK;
+}
+
+static sgl_status list_units(scheduler *s, const uint32_t *order, const sglpass_lists *followers)
+{
+    sglir_region *region = &s->g->regions.data[s->region];
+    s->list.count = 0;
+    SGLCORE_TRY(list_rest(s, region, false));
+    for (int64_t k = 0; k < s->units.count; k++) {
+        uint32_t unit = order[k];
+        SGLCORE_TRY(list_node(s, s->units.data[unit]));
+        for (int64_t i = followers->first[unit]; i < followers->first[unit + 1]; i++)
+            SGLCORE_TRY(list_node(s, followers->data[i]));
+    }
+    SGLCORE_TRY(list_rest(s, region, true));
+    if (s->list.count != region->nodes.count)
+        return sglcore_fail(s->env, SGL_INTERNAL, "schedule: %lld nodes became %lld", (long long)region->nodes.count,
+                            (long long)s->list.count);
+    memcpy(region->nodes.data, s->list.data, (size_t)s->list.count * sizeof *s->list.data);
+    return SGL_OK;
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------------------ */
+
+static sgl_status collect(scheduler *s)
+{
+    const sglir_region *region = &s->g->regions.data[s->region];
+    s->units.count = s->bytes.count = 0;
+    s->next.count = s->makes.count = s->reads.count = s->over.count = s->followers.count = 0;
+    for (int64_t n = 0; n < region->nodes.count; n++) SGLCORE_TRY(add_node(s, region->nodes.data[n]));
+    for (uint32_t u = 0; u < s->units.count; u++) SGLCORE_TRY(add_uses(s, u));
+    return s->region == 0 ? order_states(s) : SGL_OK;
+}
+
+/* The work as lists; followers beside. */
+static bool describe(scheduler *s, sglcore_arena *arena, sglpass_work *w, sglpass_lists *followers)
+{
+    *w = (sglpass_work){ .env = s->env, .units = s->units.count, .buffers = s->bytes.count, .bytes = s->bytes.data };
+    w->extra = sglcore_arena_alloc(arena, (size_t)w->units * sizeof *w->extra);
+    w->readers = sglcore_arena_alloc(arena, (size_t)w->buffers * sizeof *w->readers);
+    if (!w->extra || !w->readers || !group_edges(arena, &s->next, w->units, &w->next) ||
+        !group_edges(arena, &s->makes, w->units, &w->makes) || !group_edges(arena, &s->reads, w->units, &w->reads) ||
+        !group_edges(arena, &s->over, w->units, &w->over) || !group_edges(arena, &s->followers, w->units, followers))
+        return false;
+    for (int64_t i = 0; i < s->reads.count; i++) w->readers[s->reads.data[i].to]++;
+    for (int64_t u = 0; u < w->units; u++) {
+        sglir_id id = s->units.data[u];
+        const sglir_node *node = node_at(s, id);
+        if (s->context->workspace != NULL) w->extra[u] = s->context->workspace(s->g, id);
+        if (node->op == SGLIR_OP_SCAN) w->extra[u] += s->peaks[node->region_first];
+    }
+    return true;
+}
+
+static sgl_status schedule_region(scheduler *s, sglir_id region)
+{
+    s->region = region;
+    SGLCORE_TRY(collect(s));
+    sglcore_arena arena = { .env = s->env };
+    sglpass_work work;
+    sglpass_lists followers;
+    uint32_t *order = sglcore_arena_alloc(&arena, (size_t)s->units.count * sizeof *order);
+    sgl_status status = order != NULL && describe(s, &arena, &work, &followers) ? SGL_OK : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK) status = sglpass_order_work(&work, order, &s->peaks[region]);
+    if (status == SGL_OK) status = list_units(s, order, &followers);
+    sglcore_arena_free(&arena);
+    return status;
+}
+
+/* Inner regions have larger ids and come first: a loop's need is known when it is weighed itself. */
+static sgl_status schedule_regions(scheduler *s)
+{
+    sglpass_find_views(s->g, s->views);
+    mark_transient(s);
+    for (int64_t v = 0; v < s->g->values.count; v++) s->buffer_of[v] = s->reader[v] = NONE;
+    for (int64_t r = s->g->regions.count - 1; r >= 0; r--) {
+        sglir_id holder = s->g->regions.data[r].node;
+        if (holder != SGLIR_NONE && node_at(s, holder)->op != SGLIR_OP_SCAN) continue;
+        SGLCORE_TRY(schedule_region(s, (sglir_id)r));
+    }
+    return SGL_OK;
+}
+
+/* ---- the pass ------------------------------------------------------------------------------------------------------ */
+
+static bool make_room(scheduler *s)
+{
+    size_t values = (size_t)s->g->values.count, nodes = (size_t)s->g->nodes.count,
+           regions = (size_t)s->g->regions.count;
+    s->views = sglcore_arena_alloc(&s->arena, values * sizeof *s->views);
+    s->scratch = sglcore_arena_alloc(&s->arena, values);
+    s->transient = sglcore_arena_alloc(&s->arena, values);
+    s->buffer_of = sglcore_arena_alloc(&s->arena, values * sizeof *s->buffer_of);
+    s->reader = sglcore_arena_alloc(&s->arena, values * sizeof *s->reader);
+    s->listed = sglcore_arena_alloc(&s->arena, nodes);
+    s->unit_of = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->unit_of);
+    s->peaks = sglcore_arena_alloc(&s->arena, regions * sizeof *s->peaks);
+    return s->views && s->scratch && s->transient && s->buffer_of && s->reader && s->listed && s->unit_of && s->peaks;
+}
+
+sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "schedule", NULL, NULL, out));
+    scheduler s = { .context = context, .env = context->env, .g = *out, .arena = { .env = context->env } };
+    sgl_status status = make_room(&s) ? schedule_regions(&s) : SGL_OUT_OF_MEMORY;
+    sglcore_vec_free(s.env, &s.units);
+    sglcore_vec_free(s.env, &s.bytes);
+    sglcore_vec_free(s.env, &s.next);
+    sglcore_vec_free(s.env, &s.makes);
+    sglcore_vec_free(s.env, &s.reads);
+    sglcore_vec_free(s.env, &s.over);
+    sglcore_vec_free(s.env, &s.followers);
+    sglcore_vec_free(s.env, &s.list);
+    sglcore_arena_free(&s.arena);
+    if (status != SGL_OK) {
+        sglir_graph_free(*out);
+        *out = NULL;
+    }
+    return status;
+}

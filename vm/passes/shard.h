@@ -1,0 +1,70 @@
+/* shard.h -- inside the pass `shard`: what it finds out about each value and node, from the forms that values take over
+ * the micro axis to the loops in which they are made. Filled by shard.c (forms), then shard_levels.c (when), read by
+ * shard_emit.c.
+ *
+ * Levels count stretches of the step: 0 before any loop, 1 the first loop, 2 between it and the second, 3 the second, and
+ * so on; loop k is level 2k + 1. Odd invariant: a value may be had in two ways, whole (outside of loops) and local (its
+ * part of one micro-batch, or its share of a sum), and each way has levels of its own. */
+#ifndef SGLPASS_SHARD_H
+#define SGLPASS_SHARD_H
+
+#include "passes/pass.h"
+
+enum { SGLPASS_NO_LEVEL = INT32_MAX, SGLPASS_MOST_LOOPS = 62 };
+
+typedef enum sglpass_micro_form {
+    SGLPASS_WHOLE,  /* made outside of loops */
+    SGLPASS_SPLIT,  /* made in a loop, a part of dimension `dim` per micro-batch */
+    SGLPASS_PARTIAL /* made in a loop, a sum over micro-batches is owed */
+} sglpass_micro_form;
+
+typedef struct sglpass_micro_value {
+    uint8_t form;                   /* sglpass_micro_form */
+    int8_t dim;                     /* SPLIT: which dimension; WHOLE: along which one loops want it, -1 for none */
+    bool remade;                    /* WHOLE, wanted along dim: made anew in the loop; else it is sliced there */
+    int32_t whole_from, local_from; /* earliest levels */
+    int32_t whole_at;               /* level at which it is needed whole, SGLPASS_NO_LEVEL: at none */
+    uint64_t local_in;              /* bit per loop in which it is needed local */
+    uint64_t sliced_in;             /* of these: taken there from the whole value */
+    int32_t gathered_in;            /* loop from which its whole value comes, -1: from none */
+    uint32_t whole_uses, local_uses;
+} sglpass_micro_value;
+
+/* How a node takes an argument in its own place. */
+typedef enum sglpass_use_mode { SGLPASS_USE_WHOLE, SGLPASS_USE_LOCAL, SGLPASS_USE_SLICE } sglpass_use_mode;
+
+typedef struct sglpass_micro_use {
+    sglir_id value;
+    uint8_t mode; /* sglpass_use_mode; SLICE: local along `dim`, which is not how the value is local elsewhere */
+    int8_t dim;
+} sglpass_micro_use;
+
+typedef struct sglpass_micro_node {
+    bool live, looped;             /* looped: it stands in loops */
+    uint32_t use_first, use_count; /* arguments; of a node with regions also what these use from around */
+    int32_t level;                 /* of its whole results, SGLPASS_NO_LEVEL: not needed so */
+    uint64_t loops;                /* bit per loop in which it stands */
+} sglpass_micro_node;
+
+typedef struct sglpass_micro {
+    const sglpass_context *context;
+    sglcore_env *env;
+    const sglir_graph *from;
+    int64_t parts; /* micro-batches */
+    sglpass_micro_value *values;
+    sglpass_micro_node *nodes;
+    SGLCORE_VEC(sglpass_micro_use) uses;
+    int32_t last_level; /* of the outputs; even */
+} sglpass_micro;
+
+/* Where dimension `dim` of the node's result comes from when it is made along it: the uses' modes of such a copy.
+ * False: it cannot be made so. `modes` has as many entries as the node has arguments. */
+bool sglpass_micro_remake(const sglpass_micro *m, const sglir_node *node, int dim, sglpass_micro_use *modes);
+
+/* Sets levels, loops, and what is gathered and sliced. LIMIT when there would be too many loops. */
+sgl_status sglpass_micro_levels(sglpass_micro *m);
+
+/* The graph with its loops. */
+sgl_status sglpass_micro_emit(sglpass_micro *m, sglir_graph **out);
+
+#endif

@@ -1,0 +1,286 @@
+/* shard_emit.c -- the graph with its loops: whole nodes level by level, and between them one SCAN per loop.
+ *
+ * In: forms, levels and loops of a step. Out: a new graph. In a loop, nodes stand in the order of the old graph, with
+ * local extents; what is taken from outside is sliced at index * extent when it is first used; what is gathered goes into
+ * its carry as soon as it is made, so that a gradient lives no longer than it must. Odd invariant: rewrite.map holds whole
+ * values only, `local` those of the loop that is being made. */
+#include <string.h>
+
+#include "passes/shard.h"
+
+typedef struct emitter {
+    sglpass_micro *m;
+    sglir_rewrite rewrite;
+    sglir_graph *to;
+    sglcore_arena arena;
+    int loop;                       /* that is being made */
+    sglir_id index;                 /* its parameter */
+    sglir_id *local;                /* per value of the old graph, SGLIR_NONE: not yet */
+    sglir_id *carry;                /* per value of the old graph that is gathered: the carry, then what is yielded */
+    SGLCORE_VEC(sglir_id) gathered; /* values of the old graph, in order */
+    SGLCORE_VEC(sglir_id) ids;      /* of one node, or of one loop */
+    SGLCORE_VEC(sglir_type) types;
+} emitter;
+
+static const sglir_type *type_from(const emitter *e, sglir_id value) { return sglir_type_of(e->m->from, value); }
+static int64_t part_of(const emitter *e, sglir_id value, int dim)
+{
+    return type_from(e, value)->dims[dim] / e->m->parts;
+}
+
+static void set_origin(emitter *e, sglir_id value)
+{
+    const sglir_graph *from = e->m->from;
+    const sglir_origin *origin = &from->origins.data[sglir_maker(from, value)->origin];
+    sglir_set_origin(e->to, sglcore_string(from->strings, origin->file), origin->line,
+                     sglcore_string(from->strings, origin->scope), e->rewrite.pass);
+}
+
+/* ---- in a loop ------------------------------------------------------------------------------------------------ */
+
+/* index * size: where the micro-batch begins. */
+static sglir_id start_at(emitter *e, int64_t size)
+{
+    return size == 1 ? e->index : sglir_mul(e->to, e->index, sglir_constant(e->to, SGL_I64, (double)size));
+}
+
+static void split_layout(int64_t layout[SGLIR_AXIS_COUNT], int dim)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) layout[axis] = axis == SGLIR_AXIS_MICRO ? dim : -1;
+}
+
+static sglir_id slice(emitter *e, sglir_id value, int dim)
+{
+    set_origin(e, value);
+    int64_t size = part_of(e, value, dim), layout[SGLIR_AXIS_COUNT];
+    split_layout(layout, dim);
+    const sglir_id args[] = { e->rewrite.map[value], start_at(e, size) };
+    const sglir_named attrs[] = { SGLIR_I("axis", dim), SGLIR_I("size", size),
+                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
+    return sglir_emit(e->to, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 3, NULL);
+}
+
+/* The value as the use wants it. */
+static sglir_id take(emitter *e, const sglpass_micro_use *use)
+{
+    const sglpass_micro_value *value = &e->m->values[use->value];
+    if (use->mode == SGLPASS_USE_WHOLE) return e->rewrite.map[use->value];
+    if (use->mode == SGLPASS_USE_SLICE) return slice(e, use->value, use->dim);
+    bool sliced = value->sliced_in >> e->loop & 1;
+    if (e->local[use->value] == SGLIR_NONE && sliced) e->local[use->value] = slice(e, use->value, value->dim);
+    return e->local[use->value];
+}
+
+/* Attributes with the local extent, and with the layout where it does not follow from the arguments. */
+static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sglir_named named[16],
+                       int64_t dims[SGL_MAX_RANK], int64_t layout[SGLIR_AXIS_COUNT])
+{
+    int count = sglir_attrs_named(e->m->from, node, named);
+    bool shaped = node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_BROADCAST || node->op == SGLIR_OP_IOTA ||
+                  node->op == SGLIR_OP_RANDOM_UNIFORM || node->op == SGLIR_OP_RANDOM_NORMAL;
+    if (!shaped || dim < 0) return count;
+    for (int i = 0; i < count; i++) {
+        if (strcmp(named[i].name, "dims") == 0) {
+            memcpy(dims, named[i].ints, (size_t)named[i].i * sizeof *dims);
+            dims[dim] /= e->m->parts;
+            own = own || (node->op == SGLIR_OP_RESHAPE && dims[dim] == 1);
+            named[i].ints = dims;
+        } else if (strcmp(named[i].name, "layout") == 0 && own) {
+            split_layout(layout, dim);
+            named[i].i = SGLIR_AXIS_COUNT;
+            named[i].ints = layout;
+        }
+    }
+    return count;
+}
+
+/* The counter of a split random goes on where the micro-batch before left off; so does an iota along its own axis. */
+static void move_counter(emitter *e, const sglir_node *node, sglir_id *args)
+{
+    if (node->op != SGLIR_OP_RANDOM_UNIFORM && node->op != SGLIR_OP_RANDOM_NORMAL) return;
+    int64_t elements = sglir_elements(type_from(e, node->out_first)) / e->m->parts;
+    args[2] = sglir_add(e->to, args[2], start_at(e, elements));
+}
+
+static sglir_id move_iota(emitter *e, const sglir_node *node, int dim, sglir_id made)
+{
+    if (node->op != SGLIR_OP_IOTA || sglir_attr_int(e->m->from, node, "axis") != dim || made == SGLIR_NONE) return made;
+    sglir_type type = *sglir_type_of(e->to, made);
+    int64_t layout[SGLIR_AXIS_COUNT];
+    split_layout(layout, dim);
+    sglir_id start = sglir_cast(e->to, start_at(e, type.dims[dim]), (sgl_dtype)type.dtype);
+    const sglir_named attrs[] = { SGLIR_INTS("dims", type.rank, type.dims),
+                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
+    sglir_id wide = sglir_emit(e->to, SGLIR_OP_BROADCAST, &start, 1, attrs, 2, NULL);
+    return sglir_add(e->to, made, wide);
+}
+
+/* Whether the result is split along a dimension that the node makes itself. */
+static bool is_own_dim(const emitter *e, const sglpass_micro_use *uses, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (uses[i].mode != SGLPASS_USE_WHOLE && e->m->values[uses[i].value].form != SGLPASS_PARTIAL) return false;
+    }
+    return true;
+}
+
+static void check_result(emitter *e, sglir_id node, sglir_id made, int dim)
+{
+    if (e->to->status != SGL_OK || sglir_type_of(e->to, made)->sharded[SGLIR_AXIS_MICRO] == dim) return;
+    char text[SGLIR_TYPE_ROOM];
+    sglir_fail_node(e->to, sglir_value_at(e->to, made)->node, SGL_INTERNAL,
+                    "shard: %s is not split over micro along dimension %d, as the labels of node %u say",
+                    sglir_type_text(sglir_type_of(e->to, made), text, sizeof text), dim, (unsigned)node);
+}
+
+static void gather(emitter *e, sglir_id value)
+{
+    const sglpass_micro_value *v = &e->m->values[value];
+    if (v->gathered_in != e->loop || e->to->status != SGL_OK) return;
+    set_origin(e, value);
+    sglir_id args[] = { e->carry[value], e->local[value], SGLIR_NONE };
+    if (v->form == SGLPASS_PARTIAL) {
+        e->carry[value] = sglir_emit(e->to, SGLIR_OP_ACCUMULATE, args, 2, NULL, 0, NULL);
+        return;
+    }
+    const sglir_named axis = SGLIR_I("axis", v->dim);
+    args[2] = start_at(e, part_of(e, value, v->dim));
+    e->carry[value] = sglir_emit(e->to, SGLIR_OP_DYNAMIC_UPDATE, args, 3, &axis, 1, NULL);
+}
+
+/* The node with local extents; its arguments as `uses` say. */
+static sgl_status emit_local(emitter *e, sglir_id id, const sglpass_micro_use *uses)
+{
+    const sglir_graph *from = e->m->from;
+    const sglir_node *node = sglir_node_at(from, id);
+    int dim = e->m->values[node->out_first].dim;
+    e->ids.count = 0;
+    SGLCORE_TRY(sglcore_vec_reserve(e->m->env, &e->ids, (int64_t)node->arg_count + node->out_count));
+    for (uint32_t i = 0; i < node->arg_count; i++) e->ids.data[i] = take(e, &uses[i]);
+    sglir_id *args = e->ids.data, *outs = args + node->arg_count;
+    sglir_named named[16];
+    int64_t dims[SGL_MAX_RANK], layout[SGLIR_AXIS_COUNT];
+    int count = local_attrs(e, node, dim, is_own_dim(e, uses, node->arg_count), named, dims, layout);
+    sglir_set_origin_of(e->to, &from->origins.data[node->origin], from);
+    if (dim >= 0) move_counter(e, node, args);
+    sglir_emit(e->to, (sglir_op)node->op, args, (int)node->arg_count, named, count, outs);
+    SGLCORE_TRY(sglir_status(e->to));
+    e->to->nodes.data[e->to->nodes.count - 1].epoch = node->epoch;
+    if (dim >= 0) outs[0] = move_iota(e, node, dim, outs[0]);
+    for (uint32_t r = 0; r < node->out_count; r++) {
+        sglir_id value = node->out_first + r;
+        e->local[value] = outs[r];
+        check_result(e, id, outs[r], e->m->values[value].dim);
+    }
+    for (uint32_t r = 0; r < node->out_count; r++) gather(e, node->out_first + r);
+    return sglir_status(e->to);
+}
+
+static sgl_status emit_body(emitter *e)
+{
+    const sglpass_micro *m = e->m;
+    const sglir_region *top = &m->from->regions.data[0];
+    for (int64_t i = 0; i < top->nodes.count; i++) {
+        sglir_id id = top->nodes.data[i];
+        const sglpass_micro_node *at = &m->nodes[id];
+        if (!at->live || !(at->loops >> e->loop & 1)) continue;
+        if (at->looped) {
+            SGLCORE_TRY(emit_local(e, id, m->uses.data + at->use_first));
+        } else {
+            const sglir_node *node = sglir_node_at(m->from, id);
+            sglpass_micro_use modes[16];
+            sglpass_micro_remake(m, node, m->values[node->out_first].dim, modes);
+            SGLCORE_TRY(emit_local(e, id, modes));
+        }
+    }
+    return SGL_OK;
+}
+
+/* ---- loops --------------------------------------------------------------------------------------------------- */
+
+/* What a sum or a row of parts starts from. */
+static sglir_id zeros(emitter *e, sglir_id value)
+{
+    const sglir_type *type = type_from(e, value);
+    set_origin(e, value);
+    sglir_id zero = sglir_constant(e->to, (sgl_dtype)type->dtype, 0);
+    return type->rank == 0 ? zero : sglir_broadcast(e->to, zero, type->rank, type->dims);
+}
+
+static sgl_status begin_loop(emitter *e, sglir_id *region)
+{
+    sglcore_env *env = e->m->env;
+    e->types.count = e->gathered.count = 0;
+    SGLCORE_TRY(sglcore_vec_push(env, &e->types, sglir_type_make(SGL_I64, 0, NULL)));
+    for (int64_t v = 0; v < e->m->from->values.count; v++) {
+        e->local[v] = SGLIR_NONE;
+        if (e->m->values[v].gathered_in != e->loop) continue;
+        SGLCORE_TRY(sglcore_vec_push(env, &e->gathered, (sglir_id)v));
+        SGLCORE_TRY(sglcore_vec_push(env, &e->types, *type_from(e, (sglir_id)v)));
+        e->rewrite.map[v] = zeros(e, (sglir_id)v);
+    }
+    SGLCORE_TRY(sglir_status(e->to));
+    SGLCORE_TRY(sglcore_vec_reserve(env, &e->ids, e->types.count));
+    *region = sglir_region_begin(e->to, e->types.data, (int)e->types.count, e->ids.data);
+    e->index = e->ids.data[0];
+    for (int64_t i = 0; i < e->gathered.count; i++) e->carry[e->gathered.data[i]] = e->ids.data[i + 1];
+    return sglir_status(e->to);
+}
+
+static sgl_status emit_loop(emitter *e)
+{
+    sglir_id region;
+    SGLCORE_TRY(begin_loop(e, &region));
+    int count = (int)e->gathered.count;
+    SGLCORE_TRY(emit_body(e));
+    e->ids.count = 0;
+    SGLCORE_TRY(sglcore_vec_reserve(e->m->env, &e->ids, count + 1));
+    for (int i = 0; i < count; i++) e->ids.data[i] = e->carry[e->gathered.data[i]];
+    sglir_region_end(e->to, e->ids.data, count);
+    for (int i = 0; i < count; i++) e->ids.data[i] = e->rewrite.map[e->gathered.data[i]];
+    const sglir_named steps = SGLIR_I("steps", e->m->parts);
+    if (count > 0) set_origin(e, e->gathered.data[0]);
+    sglir_emit_regions(e->to, SGLIR_OP_SCAN, e->ids.data, count, &steps, 1, &region, 1, e->ids.data);
+    for (int i = 0; i < count; i++) e->rewrite.map[e->gathered.data[i]] = e->ids.data[i];
+    return sglir_status(e->to);
+}
+
+/* ---- the call ------------------------------------------------------------------------------------------------- */
+
+static sgl_status emit_level(emitter *e, int32_t level)
+{
+    const sglpass_micro *m = e->m;
+    const sglir_region *top = &m->from->regions.data[0];
+    if (level % 2 == 1) {
+        e->loop = level / 2;
+        return emit_loop(e);
+    }
+    for (int64_t i = 0; i < top->nodes.count; i++) {
+        sglir_id id = top->nodes.data[i];
+        const sglpass_micro_node *at = &m->nodes[id];
+        bool is_input = sglir_node_at(m->from, id)->op == SGLIR_OP_INPUT;
+        if (!at->live || at->looped || (is_input ? level != 0 : at->level != level)) continue;
+        sglir_copy_node(&e->rewrite, id);
+        SGLCORE_TRY(sglir_status(e->to));
+    }
+    return SGL_OK;
+}
+
+sgl_status sglpass_micro_emit(sglpass_micro *m, sglir_graph **out)
+{
+    emitter e = { .m = m, .arena = { .env = m->env } };
+    SGLCORE_TRY(sglir_rewrite_begin(m->env, m->from, "shard", NULL, &e.rewrite));
+    e.to = e.rewrite.to;
+    size_t bytes = (size_t)m->from->values.count * sizeof *e.local;
+    e.local = sglcore_arena_alloc(&e.arena, bytes);
+    e.carry = sglcore_arena_alloc(&e.arena, bytes);
+    sgl_status status = e.local == NULL || e.carry == NULL ? SGL_OUT_OF_MEMORY : SGL_OK;
+    for (int32_t level = 0; level <= m->last_level && status == SGL_OK; level++) status = emit_level(&e, level);
+    if (status != SGL_OK && e.to->status == SGL_OK) e.to->status = status;
+    status = sglir_rewrite_end(&e.rewrite, true, out);
+    sglcore_vec_free(m->env, &e.gathered);
+    sglcore_vec_free(m->env, &e.ids);
+    sglcore_vec_free(m->env, &e.types);
+    sglcore_arena_free(&e.arena);
+    return status;
+}
