@@ -140,7 +140,7 @@ static sgl_status on_token(void *user, int32_t token)
 {
     const generate *g = user;
     int bad = g->as_ids ? printf(" %d", token) < 0 : putchar(token) == EOF;
-    if (bad || fflush(stdout) != 0) return sgl_fail(g->vm, SGL_IO, "standard output: %s", strerror(errno));
+    if (bad || fflush(stdout) != 0) return sgl_fail(g->vm, SGL_IO, "standard output cannot be written");
     return SGL_OK;
 }
 
@@ -148,10 +148,10 @@ static sgl_status show_prompt(generate *g)
 {
     if (!g->as_ids)
         return fputs(g->o->prompt, stdout) < 0 || fflush(stdout) != 0
-                   ? sgl_fail(g->vm, SGL_IO, "standard output: %s", strerror(errno))
+                   ? sgl_fail(g->vm, SGL_IO, "standard output cannot be written")
                    : SGL_OK;
     for (int64_t i = 0; i < g->prompt_count; i++) printf("%s%d", i > 0 ? " " : "", g->prompt[i]);
-    return fflush(stdout) != 0 ? sgl_fail(g->vm, SGL_IO, "standard output: %s", strerror(errno)) : SGL_OK;
+    return fflush(stdout) != 0 ? sgl_fail(g->vm, SGL_IO, "standard output cannot be written") : SGL_OK;
 }
 
 static int run(generate *g, const char *dir)

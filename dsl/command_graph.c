@@ -72,7 +72,8 @@ static sgl_status write_svg(sgl_vm *vm, const sgl_program *program, const char *
     FILE *file = fopen(path, "w");
     if (!file) return sgl_fail(vm, SGL_IO, "--svg %s: %s", path, strerror(errno));
     sgl_status status = sgl_program_report(program, "memory", "svg", command_write, file);
-    if (fclose(file) != 0 && status == SGL_OK) status = sgl_fail(vm, SGL_IO, "--svg %s: %s", path, strerror(errno));
+    bool bad = ferror(file);
+    if (fclose(file) != 0 || bad) return sgl_fail(vm, SGL_IO, "--svg %s: %s", path, strerror(errno));
     return status;
 }
 

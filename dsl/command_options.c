@@ -154,6 +154,7 @@ sgl_vm *command_open(int64_t threads, FILE *prints)
 
 int command_error(const sgl_vm *vm)
 {
+    if (ferror(stdout)) return COMMAND_FAILED; /* main.c says so */
     fprintf(stderr, "sgl: %s\n", sgl_error_message(vm));
     return COMMAND_FAILED;
 }

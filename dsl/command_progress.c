@@ -1,7 +1,9 @@
 /* command_progress.c -- tells how a training run goes. See command_progress.h. */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,22 +25,66 @@ static double value_of(const sgl_step_record *r, const char *name)
     return NAN;
 }
 
+/* ---- the log -------------------------------------------------------------------------------------------------------- */
+
+/* The step of a line of a log, -1 when it is none. */
+static int64_t step_of_line(const char *line)
+{
+    json_error_t error;
+    json_t *object = json_loads(line, 0, &error), *step = json_object_get(object, "step");
+    int64_t value = json_is_integer(step) ? json_integer_value(step) : -1;
+    json_decref(object);
+    return value;
+}
+
+/* Where the lines of the steps up to `step` end. What comes behind them was written by a process that got further than its
+ * last checkpoint, or ended within a line. -1 when the file is no log of ours. */
+static long end_of_steps(FILE *file, int64_t step)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    long end = 0;
+    ssize_t bytes;
+    while (end >= 0 && (bytes = getline(&line, &capacity, file)) > 0 && line[bytes - 1] == '\n') {
+        int64_t found = step_of_line(line);
+        if (found > step) break;
+        end = found < 0 ? -1 : ftell(file);
+    }
+    free(line);
+    return end;
+}
+
+static sgl_status open_log(command_progress *p, int64_t start_step)
+{
+    struct stat info;
+    bool goes_on = start_step > 0 && stat(p->log_path, &info) == 0;
+    p->log = fopen(p->log_path, !goes_on ? "w" : S_ISREG(info.st_mode) ? "r+" : "a");
+    if (!p->log) return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
+    if (!goes_on || !S_ISREG(info.st_mode)) return SGL_OK;
+    long end = end_of_steps(p->log, start_step);
+    if (end < 0) {
+        fclose(p->log);
+        p->log = NULL;
+        return sgl_fail(p->vm, SGL_CORRUPT, "--log %s: it is no log of steps; it is left as it is, name another file",
+                        p->log_path);
+    }
+    if (fseek(p->log, end, SEEK_SET) == 0 && ftruncate(fileno(p->log), end) == 0) return SGL_OK;
+    return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
+}
+
 sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, sgl_program *program,
-                                  const char *log, bool append, bool quiet)
+                                  const char *log, int64_t start_step, bool quiet)
 {
     *p = (command_progress){ .vm = vm,
                              .session = session,
                              .program = program,
+                             .log_path = log,
                              .quiet = quiet,
                              .terminal = isatty(STDOUT_FILENO) == 1,
                              .started_s = now_s(),
                              .first_step = -1 };
-    if (!log) return SGL_OK;
-    p->log = fopen(log, append ? "a" : "w");
-    return p->log ? SGL_OK : sgl_fail(vm, SGL_IO, "--log %s: %s", log, strerror(errno));
+    return log ? open_log(p, start_step) : SGL_OK;
 }
-
-/* ---- the log -------------------------------------------------------------------------------------------------------- */
 
 static void add_number(json_t *object, const char *key, double value)
 {
@@ -55,7 +101,7 @@ static sgl_status write_line(command_progress *p, json_t *object)
     int bad = json_dumpf(object, p->log, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(object);
     if (bad || fputc('\n', p->log) == EOF || fflush(p->log) != 0)
-        return sgl_fail(p->vm, SGL_IO, "--log: the line could not be written: %s", strerror(errno));
+        return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
     return SGL_OK;
 }
 
@@ -217,15 +263,4 @@ void command_progress_close(command_progress *p)
 {
     if (p->log) fclose(p->log);
     p->log = NULL;
-}
-
-bool command_meta_seed(const char *meta, uint64_t *seed)
-{
-    json_error_t error;
-    json_t *object = json_loads(meta, 0, &error);
-    json_t *value = json_object_get(object, "seed");
-    bool found = json_is_integer(value);
-    if (found) *seed = (uint64_t)json_integer_value(value);
-    json_decref(object);
-    return found;
 }

@@ -12,6 +12,7 @@ typedef struct command_progress {
     sgl_session *session;
     sgl_program *program;
     FILE *log;
+    const char *log_path;
     bool quiet, terminal, line_open;
     int64_t first_step, last_step, every; /* plain lines: every so many steps */
     double peak_flops;                    /* 0: not measured yet */
@@ -21,8 +22,9 @@ typedef struct command_progress {
     double steady_ms; /* moving mean */
 } command_progress;
 
+/* A run that goes on after start_step continues its log behind the line of that step. */
 sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, sgl_program *program,
-                                  const char *log, bool append, bool quiet);
+                                  const char *log, int64_t start_step, bool quiet);
 sgl_status command_progress_step(command_progress *p, const sgl_step_record *record);
 sgl_status command_progress_eval(command_progress *p, int64_t step, double loss, int64_t count);
 sgl_status command_progress_save(command_progress *p, int64_t step, const char *path);
@@ -30,8 +32,5 @@ void command_progress_end(command_progress *p);
 /* The last lines: held-out loss, and beside it byte models of order 2 and 3 where the data are bytes. */
 void command_progress_summary(command_progress *p, sgl_tokens *tokens, const char *out);
 void command_progress_close(command_progress *p);
-
-/* The seed that a checkpoint's meta holds; false when it holds none. */
-bool command_meta_seed(const char *meta, uint64_t *seed);
 
 #endif

@@ -2,10 +2,18 @@
  *
  * Comes in: a script and options. Goes out: checkpoints, a log, a last line with the loss. Everything learnt is in the
  * session; this file only connects. Ctrl-C and SIGTERM ask the loop to stop after the step at hand; a second Ctrl-C ends
- * the process at once. */
+ * the process at once.
+ * Odd invariant: what decides the numbers of a run (steps, seed, data, fields) reaches the job as a setting, which its
+ * checkpoints keep, so that --resume needs no option said again; an option said again wins. */
+#include <errno.h>
+#include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
 
 #include "dsl/command.h"
 #include "dsl/command_progress.h"
@@ -14,13 +22,15 @@ typedef struct train_options {
     int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
     command_settings settings;
     const char *data, *out, *resume, *init_from, *log, *device;
-    bool quiet, overwrite;
+    bool quiet;
 } train_options;
 
 typedef struct train {
     const train_options *o;
     const char *script;
     char out[4096];
+    char from[4096]; /* the checkpoint that the run goes on from, "": none */
+    json_t *meta;    /* its meta, whose settings are in use; NULL: none */
     sgl_vm *vm;
     sgl_job *job;
     sgl_plan *plan;
@@ -54,34 +64,109 @@ static void catch_signals(sgl_vm *vm)
 
 /* ---- set-up ----------------------------------------------------------------------------------------------------------- */
 
-static sgl_status job_integer(const train *t, const char *key, int64_t asked, int64_t otherwise, int64_t *value)
+static sgl_status job_integer(const train *t, const char *key, int64_t otherwise, int64_t *value)
 {
     double number = 0;
-    *value = asked;
-    if (asked >= 0) return SGL_OK;
     sgl_status status = sgl_job_number(t->job, key, &number);
     if (status == SGL_NOT_FOUND)
         number = (double)otherwise;
     else if (status != SGL_OK)
         return status;
-    if (number < 0 || number != (double)(int64_t)number)
+    if (!(number >= 0 && number < 9e15) || number != (double)(int64_t)number)
         return sgl_fail(t->vm, SGL_INVALID_ARGUMENT, "job: %s must be a whole number of at least 0, it is %g", key,
                         number);
     *value = (int64_t)number;
     return SGL_OK;
 }
 
-static sgl_status load(train *t, command_settings *settings)
+/* "examples/llama.lua" to "llama.run" */
+static void name_output(train *t)
 {
-    char steps[32];
-    snprintf(steps, sizeof steps, "%lld", (long long)t->o->steps);
-    if (t->o->data && !command_set(settings, "data.path", t->o->data)) return SGL_LIMIT;
-    if (t->o->steps >= 0 && !command_set(settings, "job.steps", steps)) return SGL_LIMIT;
-    sgl_status status = sgl_load_file(t->vm, t->script, settings->list, settings->count, &t->job);
+    const char *base = strrchr(t->script, '/');
+    base = base ? base + 1 : t->script;
+    const char *dot = strrchr(base, '.');
+    int length = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
+    if (t->o->out)
+        snprintf(t->out, sizeof t->out, "%s", t->o->out);
+    else
+        snprintf(t->out, sizeof t->out, "%.*s.run", length, base);
+}
+
+/* The last checkpoint of the run, if it is to go on; the folder that it lies in is the run's, unless --out says otherwise. */
+static sgl_status find_start(train *t)
+{
+    const char *path, *meta;
+    int64_t step = 0;
+    const char *asked = t->o->resume;
+    sgl_status status = sgl_checkpoint_find(t->vm, asked && *asked ? asked : t->out, &path, &meta, &step);
+    if (!asked) {
+        if (status != SGL_OK) return status == SGL_NOT_FOUND ? SGL_OK : status;
+        return sgl_fail(t->vm, SGL_WRONG_STATE,
+                        "%s holds a run already (step %lld): --resume goes on with it, --out names another folder",
+                        t->out, (long long)step);
+    }
     if (status != SGL_OK) return status;
-    status = sgl_job_plan(t->job, &t->plan);
+    if (strlen(path) >= sizeof t->from) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
+    strcpy(t->from, path);
+    json_error_t error;
+    t->meta = json_loads(meta, 0, &error);
+    t->config.start_step = step;
+    if (*asked && !t->o->out) {
+        char parent[4096];
+        strcpy(parent, path);
+        snprintf(t->out, sizeof t->out, "%s", dirname(parent));
+    }
+    return SGL_OK;
+}
+
+/* Adds the settings of the run that goes on, without the texts of modules: they are read from their files again. */
+static sgl_status add_kept_settings(const train *t, command_settings *settings)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(json_object_get(t->meta, "settings"), key, value)
+    {
+        if (!json_is_string(value) || strncmp(key, "require.", 8) == 0) continue;
+        if (!command_set(settings, key, json_string_value(value)))
+            return sgl_fail(t->vm, SGL_LIMIT, "%s: it keeps too many settings", t->from);
+    }
+    return SGL_OK;
+}
+
+/* Options that are numbers of the job, as settings. The texts live as long as `storage`. */
+static bool add_own_settings(const train_options *o, command_settings *settings, char storage[][32])
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = { { "job.steps", o->steps },
+                    { "job.seed", o->seed },
+                    { "job.save_every", o->save_every },
+                    { "job.eval_every", o->eval_every },
+                    { "job.keep", o->keep } };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].value < 0) continue;
+        snprintf(storage[i], 32, "%lld", (long long)numbers[i].value);
+        if (!command_set(settings, numbers[i].key, storage[i])) return false;
+    }
+    return !o->data || command_set(settings, "data.path", o->data);
+}
+
+/* The kept settings come first: of two settings with one key the last one counts. */
+static sgl_status load(train *t)
+{
+    command_settings all = { 0 };
+    char storage[8][32];
+    sgl_status status = add_kept_settings(t, &all);
+    if (status != SGL_OK) return status;
+    bool fits = true;
+    for (int i = 0; i < t->o->settings.count && fits; i++)
+        fits = command_set(&all, t->o->settings.list[i].key, t->o->settings.list[i].value);
+    if (!fits || !add_own_settings(t->o, &all, storage)) return sgl_fail(t->vm, SGL_LIMIT, "too many settings");
+    status = sgl_load_file(t->vm, t->script, all.list, all.count, &t->job);
+    if (status == SGL_OK) status = sgl_job_plan(t->job, &t->plan);
     if (status == SGL_OK) status = sgl_job_tokens(t->job, &t->tokens);
-    return status == SGL_NOT_FOUND ? SGL_OK : status;
+    return status == SGL_NOT_FOUND && t->plan ? SGL_OK : status;
 }
 
 static sgl_status freeze(train *t, const char *which, sgl_program **program)
@@ -95,78 +180,90 @@ static sgl_status initialise(train *t)
 {
     sgl_program *init = NULL;
     sgl_status status = freeze(t, "init", &init);
-    if (status == SGL_OK) status = sgl_feed(init, "seed", &t->config.seed, sizeof t->config.seed);
+    if (status != SGL_OK) return status;
+    status = sgl_feed(init, "seed", &t->config.seed, sizeof t->config.seed);
     if (status == SGL_NOT_FOUND) status = SGL_OK; /* nothing random in it */
     if (status == SGL_OK) status = sgl_step(init);
     sgl_program_free(init);
     return status;
 }
 
-static sgl_status load_parameters(train *t, const char *dir)
+/* A folder of checkpoints, a checkpoint, or a file in one. */
+static sgl_status load_parameters(train *t, const char *from)
 {
     const char *path, *meta;
+    char folder[4096];
     int64_t step;
-    sgl_status status = sgl_checkpoint_find(t->vm, dir, &path, &meta, &step);
+    struct stat info;
+    if (strlen(from) >= sizeof folder) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", from);
+    strcpy(folder, from);
+    bool is_file = stat(from, &info) == 0 && S_ISREG(info.st_mode);
+    sgl_status status = sgl_checkpoint_find(t->vm, is_file ? dirname(folder) : from, &path, &meta, &step);
     return status == SGL_OK ? sgl_checkpoint_load(t->session, path, 1) : status;
 }
 
-/* A run goes on, or begins; a folder that holds a run already is not written over unasked. */
 static sgl_status begin(train *t)
 {
-    const char *path, *meta;
-    int64_t step = 0;
-    const char *from = t->o->resume && *t->o->resume ? t->o->resume : t->out;
-    sgl_status found = sgl_checkpoint_find(t->vm, from, &path, &meta, &step);
-    if (t->o->resume) {
-        if (found != SGL_OK) return found;
-        t->config.start_step = step;
-        uint64_t seed;
-        if (t->o->seed < 0 && command_meta_seed(meta, &seed)) t->config.seed = seed;
-        sgl_status status = sgl_checkpoint_load(t->session, path, 0);
-        if (status == SGL_OK && !t->o->quiet) printf("resumed %s\n", path);
+    if (t->meta) {
+        sgl_status status = sgl_checkpoint_load(t->session, t->from, 0);
+        if (status == SGL_OK && !t->o->quiet) printf("resumed %s\n", t->from);
         return status;
     }
-    if (found == SGL_OK && !t->o->overwrite)
-        return sgl_fail(t->vm, SGL_WRONG_STATE,
-                        "%s holds a run already (step %lld): --resume goes on with it, --out names another folder, "
-                        "--overwrite begins anew",
-                        t->out, (long long)step);
     sgl_status status = initialise(t);
     if (status == SGL_OK && t->o->init_from) status = load_parameters(t, t->o->init_from);
     return status;
 }
 
-/* "examples/llama.lua" to "llama.run" */
-static void name_output(train *t)
+/* A job with Lua data hands its feed function the job; the other callbacks get this command's state. */
+static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int is_eval)
 {
-    if (t->o->out) {
-        snprintf(t->out, sizeof t->out, "%s", t->o->out);
-        return;
-    }
-    const char *base = strrchr(t->script, '/');
-    base = base ? base + 1 : t->script;
-    const char *dot = strrchr(base, '.');
-    snprintf(t->out, sizeof t->out, "%.*s.run", dot && dot != base ? (int)(dot - base) : (int)strlen(base), base);
+    return sgl_job_feed(((train *)user)->job, program, cursor, is_eval);
+}
+
+/* The seed of a run that goes on is the one that it had. */
+static sgl_status choose_seed(train *t)
+{
+    const json_t *kept = json_object_get(t->meta, "seed");
+    int64_t seed = 0;
+    sgl_status status = job_integer(t, "seed", 0, &seed);
+    if (t->o->seed < 0 && json_is_integer(kept)) seed = json_integer_value(kept);
+    t->config.seed = (uint64_t)seed;
+    return status;
 }
 
 static sgl_status configure(train *t)
 {
     sgl_train_config *c = &t->config;
-    sgl_status status = job_integer(t, "steps", t->o->steps, 1000, &c->steps);
-    if (status == SGL_OK) status = job_integer(t, "eval_every", t->o->eval_every, 0, &c->eval_every);
-    if (status == SGL_OK) status = job_integer(t, "eval_batches", -1, 0, &c->eval_batches);
-    if (status == SGL_OK) status = job_integer(t, "save_every", t->o->save_every, 0, &c->save_every);
-    int64_t keep = 0, seed = 0;
-    if (status == SGL_OK) status = job_integer(t, "keep", t->o->keep, 3, &keep);
-    if (status == SGL_OK) status = job_integer(t, "seed", t->o->seed, 0, &seed);
+    int64_t keep = 0;
+    sgl_status status = job_integer(t, "steps", 1000, &c->steps);
+    if (status == SGL_OK) status = job_integer(t, "eval_every", 0, &c->eval_every);
+    if (status == SGL_OK) status = job_integer(t, "eval_batches", 0, &c->eval_batches);
+    if (status == SGL_OK) status = job_integer(t, "save_every", 0, &c->save_every);
+    if (status == SGL_OK) status = job_integer(t, "keep", 3, &keep);
+    if (status == SGL_OK) status = choose_seed(t);
     if (status == SGL_OK) status = sgl_job_meta(t->job, &c->meta);
     c->keep = (int)(keep > 1000000 ? 1000000 : keep);
-    c->seed = (uint64_t)seed;
     c->stop_at = t->o->stop_at > 0 ? t->o->stop_at : 0;
     c->out = t->out;
     c->tokens = t->tokens;
-    c->feed = t->tokens ? NULL : sgl_job_feed;
+    c->feed = t->tokens ? NULL : feed_job;
     return status;
+}
+
+/* Before anything is computed: a run of hours does not end with a folder that cannot be written. */
+static sgl_status make_output(const train *t)
+{
+    char path[sizeof t->out];
+    struct stat info;
+    for (size_t i = 1; i <= strlen(t->out); i++) {
+        if (t->out[i] != '/' && t->out[i]) continue;
+        snprintf(path, sizeof path, "%.*s", (int)i, t->out);
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return sgl_fail(t->vm, SGL_IO, "--out %s: the folder %s cannot be made: %s", t->out, path, strerror(errno));
+    }
+    if (stat(t->out, &info) != 0 || access(t->out, W_OK | X_OK) != 0)
+        return sgl_fail(t->vm, SGL_IO, "--out %s: the folder cannot be written: %s", t->out, strerror(errno));
+    return S_ISDIR(info.st_mode) ? SGL_OK : sgl_fail(t->vm, SGL_IO, "--out %s: it is no folder", t->out);
 }
 
 static sgl_status prepare(train *t)
@@ -179,6 +276,7 @@ static sgl_status prepare(train *t)
         if (status == SGL_NOT_FOUND) status = SGL_OK; /* a job with a step of its own */
     }
     if (status == SGL_OK) status = begin(t);
+    if (status == SGL_OK) status = make_output(t);
     t->config.train = t->train;
     t->config.eval = t->eval;
     return status;
@@ -199,12 +297,6 @@ static sgl_status on_save(void *user, int64_t step, const char *path)
     return command_progress_save(&((train *)user)->progress, step, path);
 }
 
-/* A job with Lua data hands its feed function the job; the other callbacks get this command's state. */
-static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int is_eval)
-{
-    return sgl_job_feed(((train *)user)->job, program, cursor, is_eval);
-}
-
 static int finish(train *t, sgl_status status)
 {
     command_progress_end(&t->progress);
@@ -219,17 +311,17 @@ static int finish(train *t, sgl_status status)
     return COMMAND_OK;
 }
 
-static int run(train *t, command_settings *settings)
+static int run(train *t)
 {
-    sgl_status status = load(t, settings);
     name_output(t);
+    sgl_status status = find_start(t);
+    if (status == SGL_OK) status = load(t);
     if (status == SGL_OK) status = prepare(t);
     if (status == SGL_OK)
-        status = command_progress_begin(&t->progress, t->vm, t->session, t->train, t->o->log, t->o->resume != NULL,
+        status = command_progress_begin(&t->progress, t->vm, t->session, t->train, t->o->log, t->config.start_step,
                                         t->o->quiet);
     if (status != SGL_OK) return command_error(t->vm);
     t->config.user = t;
-    if (t->config.feed) t->config.feed = feed_job;
     t->config.on_step = on_step;
     t->config.on_eval = on_eval;
     t->config.on_save = on_save;
@@ -248,8 +340,8 @@ int command_train(int argc, char **argv)
         { "--data", 's', &o.data, "FILE", "train on this file" },
         { "--out", 's', &o.out, "DIR", "folder of checkpoints (default: the script's name with .run)" },
         { "--resume", 'o', &o.resume, "DIR", "go on from the last complete checkpoint of DIR (default: --out)" },
-        { "--init-from", 's', &o.init_from, "DIR", "take the parameters of a checkpoint, begin at step 0" },
-        { "--overwrite", 'b', &o.overwrite, "", "begin anew although the folder holds a run" },
+        { "--init-from", 's', &o.init_from, "FILE",
+          "take the parameters of a checkpoint (or of a file in one), begin at step 0" },
         { "--save-every", 'i', &o.save_every, "N", "a checkpoint every N steps (default: at the end alone)" },
         { "--keep", 'i', &o.keep, "N", "keep the last N checkpoints, 0: all (default 3)" },
         { "--eval-every", 'i', &o.eval_every, "N", "held-out loss every N steps, 0: at the end alone" },
@@ -278,8 +370,9 @@ int command_train(int argc, char **argv)
     if (code != COMMAND_OK || helped) return code;
     train t = { .o = &o, .script = positional[0], .vm = command_open(o.threads, stderr) };
     if (!t.vm) return COMMAND_FAILED;
-    code = run(&t, &o.settings);
+    code = run(&t);
     command_progress_close(&t.progress);
     sgl_close(t.vm);
+    json_decref(t.meta);
     return code;
 }

@@ -1,6 +1,7 @@
 /* main.c -- the `sgl` command: which subcommand, and the help that lists them.
  *
  * Comes in: argv. Goes out: an exit code. Each subcommand reads its own options; an unknown one is named with the nearest. */
+#include <errno.h>
 #include <string.h>
 
 #include "dsl/command.h"
@@ -48,7 +49,7 @@ static int command_help(int argc, char **argv)
     return COMMAND_OK;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         command_help(argc, argv);
@@ -66,4 +67,12 @@ int main(int argc, char **argv)
     if (nearest) fprintf(stderr, "; did you mean '%s'?", nearest);
     fprintf(stderr, " `sgl help` lists them\n");
     return COMMAND_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    int code = run(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fprintf(stderr, "sgl: standard output: %s\n", strerror(errno ? errno : EIO));
+    return code == COMMAND_OK ? COMMAND_FAILED : code;
 }

@@ -305,10 +305,12 @@ static sgl_status run_command(repl *r, const char *line)
 
 /* ---- lines -------------------------------------------------------------------------------------------------------------- */
 
-static void report(const repl *r, sgl_status status)
+static void report(repl *r, sgl_status status)
 {
-    fflush(stdout);
-    if (status != SGL_OK) fprintf(stderr, "%s\n", sgl_error_message(r->vm));
+    if (fflush(stdout) != 0)
+        r->left = true; /* main.c says why */
+    else if (status != SGL_OK)
+        fprintf(stderr, "%s\n", sgl_error_message(r->vm));
 }
 
 /* What is typed so far is run when it is whole. */
@@ -393,9 +395,7 @@ static int run(repl *r, const command_settings *settings)
     else if (status == SGL_OK)
         read_pipe(r);
     if (status != SGL_OK) return command_error(r->vm);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return COMMAND_OK;
-    fprintf(stderr, "sgl repl: standard output could not be written\n");
-    return COMMAND_FAILED;
+    return COMMAND_OK;
 }
 
 int command_repl(int argc, char **argv)
