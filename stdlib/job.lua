@@ -15,6 +15,9 @@ local fields = {
   "model", "loss", "step", "data", "optim", "plan", "steps", "eval_every", "eval_batches", "save_every", "keep", "seed", "context",
 }
 
+-- Those that `--set job.FIELD=N` may change.
+local numbers = { steps = true, eval_every = true, eval_batches = true, save_every = true, keep = true, seed = true, context = true }
+
 local Job = {}
 Job.__index = Job
 function Job:__tostring() return "job of " .. self.model.kind end
@@ -49,6 +52,10 @@ function job.new(given)
   for key, value in pairs(given) do self[key] = value end
   for key, text in pairs(core.settings()) do
     local field = key:match "^job%.(.+)$"
+    if field and not numbers[field] then
+      local near = core.nearest(field, fields)
+      core.error(("job: there is no number '%s'%s"):format(field, near and ("; did you mean '" .. near .. "'?") or ""))
+    end
     if field then self[field] = tonumber(text) or core.error(("job: %s must be a number, not '%s'"):format(field, text)) end
   end
   self.plan = given.plan or make_plan()
@@ -183,9 +190,10 @@ function job.next_batch(self, cursor, is_eval)
   return self.data.next(cursor, is_eval)
 end
 
---- A number of the job, or nil.
+--- A number of the job, or nil. context: positions of the decode caches; bytes: 1 where tokens are the bytes of a text.
 function job.number(self, key)
   if key == "context" then return self.context or self.data.seq end
+  if key == "bytes" then return self.data.format == "bytes" and 1 or 0 end
   local value = self[key]
   return type(value) == "number" and value or nil
 end
