@@ -205,9 +205,9 @@ static sgl_status run(fuse *f, sglir_graph **out)
     SGLCORE_TRY(prepare(f));
     SGLCORE_TRY(sglpass_fuse_assign_roles(f));
     SGLCORE_TRY(sglpass_fuse_make_clusters(f));
-    SGLCORE_TRY(sglpass_fuse_merge(f));
+    SGLCORE_TRY(sglpass_fuse_merge(f, false));
     SGLCORE_TRY(sglpass_fuse_clone_cheap(f));
-    SGLCORE_TRY(sglpass_fuse_merge(f)); /* clones have cut ties that stood in the way */
+    SGLCORE_TRY(sglpass_fuse_merge(f, true)); /* clones have cut ties that stood in the way */
     return write_graph(f, out);
 }
 

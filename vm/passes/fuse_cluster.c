@@ -253,14 +253,14 @@ bool sglpass_fuse_take_measure(fuse *f, const sglir_id *members, uint32_t count)
     m->cost = launch_bytes;
     if (f->results.count > MOST_RESULTS || !sglpass_fuse_analyse(f, members, count)) return false;
     uint32_t stamp = sglpass_fuse_stamp(f);
-    bool pieces = false;
+    m->pieces = false;
     for (int64_t i = 0; i < d->values.count; i++) {
         const sglir_domain_value *value = &d->values.data[i];
         if (value->consumed && !measure_source(f, value, stamp)) return false;
         if (value->computes || value->source == SGLIR_NOISE) measure_computed(f, value);
-        pieces = pieces || value->source == SGLIR_PIECES;
+        m->pieces = m->pieces || value->source == SGLIR_PIECES;
     }
-    if (!pieces && m->reads.count > MOST_READS) return false;
+    if (!m->pieces && m->reads.count > MOST_READS) return false;
     for (int64_t i = 0; i < f->results.count; i++) {
         double bytes = (double)sglir_bytes(sglir_type_of(f->g, f->results.data[i]));
         int axes[SGLIR_DOMAIN_AXES], order = sglir_domain_order(d, sglir_domain_find(d, f->results.data[i]), -1, axes);
@@ -291,6 +291,7 @@ bool sglpass_fuse_settle(fuse *f, uint32_t cluster, const sglir_id *members, uin
     c->read_count = (uint32_t)m->reads.count;
     c->cost = m->cost;
     c->single = m->single;
+    c->pieces = m->pieces;
     c->transcendentals = m->transcendentals;
     c->version++;
     return true;

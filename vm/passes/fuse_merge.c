@@ -7,9 +7,9 @@
 
 enum {
     MOST_MEMBERS = 128,
-    MOST_SINGLES = 4,          /* nodes of a scalar computation that may go into a larger kernel */
-    LEAST_SHARED_BYTES = 4096, /* of a value, before its readers are merged for its sake */
-    MOST_SIBLINGS = 256        /* readers of one value that are looked at for that */
+    MOST_SINGLES = 4,         /* nodes of a scalar computation that may go into a larger kernel */
+    LEAST_SHARED_BYTES = 256, /* of a value, before its readers are merged for its sake */
+    MOST_SIBLINGS = 256       /* readers of one value that are looked at for that */
 };
 
 typedef struct candidate {
@@ -137,24 +137,34 @@ static void note_siblings(merger *m, uint32_t self, const fuse_read *read, uint3
     }
 }
 
+static bool is_piece_of(merger *m, sglir_id value, uint32_t reader)
+{
+    return m->f->value[value].packed && cluster_at(m, reader)->pieces;
+}
+
 /* Proposes the cluster with each of its neighbours. `only_after`: with those of a larger id alone. */
 static void propose_around(merger *m, uint32_t self, bool only_after)
 {
     fuse *f = m->f;
     uint32_t stamp = sglpass_fuse_stamp(f); /* as a mark of m->visited it is as good as any other new number */
     m->around.count = 0;
+    bool first_piece = true;
     for (uint32_t i = 0; i < cluster_at(m, self)->read_count && f->status == SGL_OK; i++) {
         const fuse_read read = cluster_at(m, self)->reads[i];
         sglir_id maker = sglpass_fuse_maker(f, read.value);
-        if (maker != SGLIR_NONE && f->node[maker].home != SGLIR_NONE)
+        bool piece = is_piece_of(m, read.value, self);
+        if (!piece && maker != SGLIR_NONE && f->node[maker].home != SGLIR_NONE)
             note(m, self, sglpass_fuse_find(f, f->node[maker].home), stamp);
-        note_siblings(m, self, &read, stamp);
+        if (!piece || first_piece) note_siblings(m, self, &read, stamp);
+        first_piece = first_piece && !piece;
     }
     for (uint32_t i = 0; i < cluster_at(m, self)->member_count && f->status == SGL_OK; i++) {
-        sglir_id node = cluster_at(m, self)->members[i];
+        sglir_id node = cluster_at(m, self)->members[i], value = sglpass_fuse_result(f, node);
         if (f->node[node].home == SGLIR_NONE || sglpass_fuse_find(f, f->node[node].home) != self) continue;
-        if (!sglpass_fuse_readers(f, sglpass_fuse_result(f, node))) return;
-        for (int64_t k = 0; k < f->neighbours.count; k++) note(m, self, f->neighbours.data[k], stamp);
+        if (!sglpass_fuse_readers(f, value)) return;
+        for (int64_t k = 0; k < f->neighbours.count; k++) {
+            if (!is_piece_of(m, value, f->neighbours.data[k])) note(m, self, f->neighbours.data[k], stamp);
+        }
     }
     for (int64_t i = 0; i < m->around.count && f->status == SGL_OK; i++) {
         if (!only_after || m->around.data[i] > self) propose(m, self, m->around.data[i]);
@@ -268,7 +278,31 @@ static void try_merge(merger *m, const candidate *c)
     propose_around(m, a, false);
 }
 
-sgl_status sglpass_fuse_merge(fuse *f)
+/* Scalars have little to share, but a launch each: those that can stand in one kernel do. */
+static void merge_singles(merger *m)
+{
+    fuse *f = m->f;
+    uint32_t before_it = SGLIR_NONE;
+    for (uint32_t i = 0; i < f->clusters.count && f->status == SGL_OK; i++) {
+        if (sglpass_fuse_find(f, i) != i || cluster_at(m, i)->member_count == 0 || !cluster_at(m, i)->single) continue;
+        if (before_it != SGLIR_NONE && cluster_at(m, before_it)->region == cluster_at(m, i)->region) {
+            candidate both = { 0, before_it, i, cluster_at(m, before_it)->version, cluster_at(m, i)->version };
+            try_merge(m, &both);
+            if (sglpass_fuse_find(f, i) == before_it) continue;
+        }
+        before_it = i;
+    }
+}
+
+static void drain(merger *m)
+{
+    while (m->heap.count > 0 && m->f->status == SGL_OK && m->f->domain.status == SGL_OK) {
+        candidate next = pop(m);
+        try_merge(m, &next);
+    }
+}
+
+sgl_status sglpass_fuse_merge(fuse *f, bool last)
 {
     merger m = { .f = f };
     size_t bytes = (size_t)f->clusters.count * sizeof *m.visited;
@@ -278,9 +312,10 @@ sgl_status sglpass_fuse_merge(fuse *f)
         if (sglpass_fuse_find(f, (uint32_t)i) == i && f->clusters.data[i].member_count > 0)
             propose_around(&m, (uint32_t)i, true);
     }
-    while (m.heap.count > 0 && f->status == SGL_OK && f->domain.status == SGL_OK) {
-        candidate next = pop(&m);
-        try_merge(&m, &next);
+    drain(&m);
+    if (last) {
+        merge_singles(&m);
+        drain(&m);
     }
     sglcore_vec_free(f->env, &m.heap);
     sglcore_vec_free(f->env, &m.around);

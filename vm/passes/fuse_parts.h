@@ -36,6 +36,7 @@ typedef struct fuse_node {
 
 typedef struct fuse_value {
     bool needed;        /* outside of kernels, or in another region: it must be stored */
+    bool packed;        /* a kernel reads it as a piece: no such kernel can make it itself */
     int32_t user_level; /* the least level of those users */
     fuse_range users;   /* WORK nodes of which it is a base; into fuse->users */
 } fuse_value;
@@ -56,6 +57,7 @@ typedef struct fuse_cluster {
     int32_t level;
     sglir_id region;
     bool single; /* its domain has one element */
+    bool pieces; /* it reads something in pieces */
     uint32_t transcendentals;
     uint32_t member_count;
     sglir_id *members; /* WORK nodes, by number; in the arena */
@@ -69,7 +71,7 @@ typedef struct fuse_cluster {
 /* One cluster as it is or would be. */
 typedef struct fuse_measure {
     double cost;
-    bool single;
+    bool single, pieces;
     uint32_t transcendentals;
     SGLCORE_VEC(fuse_read) reads;
 } fuse_measure;
@@ -135,7 +137,8 @@ bool sglpass_fuse_turn(const fuse *f, const sglir_domain_value *value, int64_t o
 
 /* ---- fuse_merge.c, fuse_clone.c, fuse_emit.c ---- */
 
-sgl_status sglpass_fuse_merge(fuse *f);
+/* `last`: scalars that are left over are gathered too. */
+sgl_status sglpass_fuse_merge(fuse *f, bool last);
 sgl_status sglpass_fuse_clone_cheap(fuse *f);
 /* Writes the cluster as a FUSED node into rewrite->to; its arguments are there. */
 void sglpass_fuse_emit(fuse *f, sglir_rewrite *rewrite, uint32_t cluster);

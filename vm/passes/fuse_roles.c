@@ -157,6 +157,7 @@ static void settle_needs(fuse *f)
             sglir_id arg = sglir_arg(g, at(f, node), a);
             if (at(f, node)->op == SGLIR_OP_PACK && !outside) arg = sglpass_fuse_stripped(f, arg);
             if (outside || at(f, node)->op == SGLIR_OP_PACK) need(f, arg);
+            if (!outside && at(f, node)->op == SGLIR_OP_PACK) f->value[arg].packed = true;
         }
         for (uint32_t r = 0; r < at(f, node)->region_count; r++) {
             const sglir_region *region = &g->regions.data[at(f, node)->region_first + r];
