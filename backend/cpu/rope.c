@@ -1,0 +1,130 @@
+/* rope.c -- rotary positions: pairs (i, i + d/2) of each head turned by an angle that grows with the position.
+ *
+ * In: x [b, t, h, d] and the position of its first row. Out: the same shape. Where the position is a constant of the program
+ * the cosines and sines of all rows are made once, when the program is prepared, and shared by all ropes of one shape;
+ * where it is not (a decode step), each task makes those of its rows in its scratch. Angles are taken in double. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+
+enum { TASK_BYTES = 64 * 1024 };
+
+/* Of one first position: per row `half` cosines, then `half` sines. */
+struct sglcpu_rope_table {
+    struct sglcpu_rope_table *next;
+    double theta;
+    bool inverse;
+    int64_t position, rows, half;
+    int real;
+    char *numbers;
+};
+
+typedef struct rope {
+    const sglexec_operand *x, *offset, *result;
+    double theta;
+    bool inverse;
+    int real; /* 0 f32, 1 f64 */
+    int64_t size, batch, rows, heads, half;
+    int64_t rows_per_task, tasks_per_batch;
+    const char *table; /* of position 0 .. rows, or NULL: made in scratch */
+} rope;
+
+typedef struct rope_job {
+    const sglcpu_launch *launch;
+    const rope *plan;
+} rope_job;
+
+/* half cosines and half sines of the angles at one position */
+static void fill_row(char *out, int real, double theta, bool inverse, int64_t position, int64_t half)
+{
+    for (int64_t i = 0; i < half; i++) {
+        double angle = (double)position * pow(theta, -(double)i / (double)half);
+        double cosine = cos(angle), sine = inverse ? -sin(angle) : sin(angle);
+        if (real) {
+            ((double *)(void *)out)[i] = cosine;
+            ((double *)(void *)out)[half + i] = sine;
+        } else {
+            ((float *)(void *)out)[i] = (float)cosine;
+            ((float *)(void *)out)[half + i] = (float)sine;
+        }
+    }
+}
+
+static void rope_task(void *context, int64_t task, int worker)
+{
+    const rope_job *j = context;
+    const rope *r = j->plan;
+    int64_t batch = task / r->tasks_per_batch, first = task % r->tasks_per_batch * r->rows_per_task;
+    int64_t last = sglcpu_min(first + r->rows_per_task, r->rows), row_bytes = 2 * r->half * r->size;
+    int64_t start = r->table ? 0 : *(const int64_t *)(const void *)sglcpu_at(j->launch, r->offset);
+    const char *x = sglcpu_at(j->launch, r->x) + batch * r->rows * r->heads * row_bytes;
+    char *out = sglcpu_at(j->launch, r->result) + batch * r->rows * r->heads * row_bytes;
+    for (int64_t t = first; t < last; t++) {
+        const char *angles = r->table + t * row_bytes;
+        if (!r->table) {
+            char *made = sglcpu_scratch(j->launch, worker);
+            fill_row(made, r->real, r->theta, r->inverse, start + t, r->half);
+            angles = made;
+        }
+        for (int64_t h = 0; h < r->heads; h++) {
+            int64_t at = (t * r->heads + h) * row_bytes;
+            j->launch->isa->floats[r->real]->row_turn(out + at, x + at, angles, angles + row_bytes / 2, r->half);
+        }
+    }
+}
+
+static void run_rope(const sglcpu_launch *launch, const void *plan)
+{
+    const rope *r = plan;
+    rope_job j = { launch, r };
+    if (r->half > 0 && r->heads > 0) sglcpu_parallel(launch->pool, r->batch * r->tasks_per_batch, rope_task, &j);
+}
+
+/* The table of this shape, made when no earlier rope of the program made it. */
+static const char *table_of(sglcpu_prepare *p, const rope *r, int64_t position)
+{
+    for (struct sglcpu_rope_table *t = p->rope_tables; t; t = t->next)
+        if (t->theta == r->theta && t->inverse == r->inverse && t->position == position && t->rows == r->rows &&
+            t->half == r->half && t->real == r->real)
+            return t->numbers;
+    struct sglcpu_rope_table *made = sglcpu_plan_alloc(p, 1, sizeof *made);
+    char *numbers = sglcpu_plan_alloc(p, r->rows * 2 * r->half, r->size);
+    if (!made || !numbers) return NULL;
+    for (int64_t t = 0; t < r->rows; t++)
+        fill_row(numbers + t * 2 * r->half * r->size, r->real, r->theta, r->inverse, position + t, r->half);
+    *made = (struct sglcpu_rope_table){ p->rope_tables, r->theta, r->inverse, position, r->rows, r->half, r->real, numbers };
+    p->rope_tables = made;
+    return numbers;
+}
+
+sgl_status sglcpu_prepare_rope(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command)
+{
+    rope *r = sglcpu_plan_alloc(p, 1, sizeof *r);
+    if (!r) return SGL_OUT_OF_MEMORY;
+    r->x = sglcpu_operand(p->program, i, 0);
+    r->offset = r->x + 1;
+    r->result = r->x + 2;
+    r->theta = sglexec_attr_float(p->program, i, "theta");
+    r->inverse = sglexec_attr_int(p->program, i, "inverse") != 0;
+    r->real = sglcpu_float_index((sgl_dtype)r->x->dtype);
+    if (r->real < 0)
+        return sglcore_fail(p->env, SGL_UNSUPPORTED, "rope: the CPU turns f32 and f64, not %s", sgl_dtype_name((sgl_dtype)r->x->dtype));
+    r->size = sglcpu_size((sgl_dtype)r->x->dtype);
+    r->batch = r->x->dims[0];
+    r->rows = r->x->dims[1];
+    r->heads = r->x->dims[2];
+    r->half = r->x->dims[3] / 2;
+    r->rows_per_task = sglcpu_max(TASK_BYTES / sglcpu_max(r->heads * 2 * r->half * r->size, 1), 1);
+    r->tasks_per_batch = sglcpu_ceil_div(r->rows, r->rows_per_task);
+    if (r->offset->space == SGLIR_SPACE_CONST) {
+        int64_t position;
+        memcpy(&position, p->program->constants.data + r->offset->offset, sizeof position);
+        r->table = table_of(p, r, position);
+        if (!r->table) return SGL_OUT_OF_MEMORY;
+    } else {
+        sglcpu_need_scratch(p, 2 * r->half * r->size);
+    }
+    *command = (sglcpu_command){ .run = run_rope, .plan = r };
+    return SGL_OK;
+}
