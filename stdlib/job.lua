@@ -16,7 +16,9 @@ local fields = {
 }
 
 -- Those that `--set job.FIELD=N` may change.
-local numbers = { steps = true, eval_every = true, eval_batches = true, save_every = true, keep = true, seed = true, context = true }
+local numbers = {
+  steps = true, eval_every = true, eval_batches = true, save_every = true, keep = true, seed = true, context = true,
+}
 
 local Job = {}
 Job.__index = Job
