@@ -14,9 +14,9 @@ enum { ORDER_MOST = 4 }; /* bytes of context */
 /* Open addressing over 64-bit keys; 0 marks an empty place, so that keys are stored plus one. */
 typedef struct count_table {
     struct counted {
-        uint64_t key;
-        uint32_t count, kinds;
-    } *rows;
+        uint64_t key, count;
+        uint32_t kinds; /* of bytes that followed; 0 for a pair */
+    } * rows;
     uint64_t capacity, used;
 } count_table;
 
@@ -59,7 +59,10 @@ typedef struct byte_model {
 } byte_model;
 
 /* The last `order` bytes as a number. */
-static uint64_t context_of(uint64_t history, int order) { return order ? history & (UINT64_MAX >> (64 - 8 * order)) : 0; }
+static uint64_t context_of(uint64_t history, int order)
+{
+    return order ? history & (UINT64_MAX >> (64 - 8 * order)) : 0;
+}
 
 static sgl_status count_byte(byte_model *m, uint64_t history, int known, unsigned char byte)
 {
@@ -81,7 +84,8 @@ static double probability(byte_model *m, uint64_t history, int known, unsigned c
         uint64_t h = context_of(history, k);
         struct counted *context = m->contexts[k].capacity ? find(&m->contexts[k], h) : NULL;
         if (!context || !context->key) break;
-        p = ((double)find(&m->pairs[k], h << 8 | byte)->count + context->kinds * p) / ((double)context->count + context->kinds);
+        p = ((double)find(&m->pairs[k], h << 8 | byte)->count + context->kinds * p) /
+            ((double)context->count + context->kinds);
     }
     return p;
 }
@@ -124,10 +128,12 @@ static sgl_status measure(byte_model *m, const sglstore_tokens *t, double *nats)
 sgl_status sglstore_tokens_ngram_loss(sglstore_tokens *tokens, int order, double *nats)
 {
     if (order < 1 || order > ORDER_MOST + 1)
-        return sglcore_fail(tokens->env, SGL_INVALID_ARGUMENT, "a byte model of order %d: the order is 1 .. %d", order, ORDER_MOST + 1);
+        return sglcore_fail(tokens->env, SGL_INVALID_ARGUMENT, "a byte model of order %d: the order is 1 .. %d", order,
+                            ORDER_MOST + 1);
     for (int i = 0; i < tokens->file_count; i++)
         if (tokens->files[i].width != 1)
-            return sglcore_fail(tokens->env, SGL_UNSUPPORTED, "%s: a byte model needs a file of bytes", tokens->files[i].path);
+            return sglcore_fail(tokens->env, SGL_UNSUPPORTED, "%s: a byte model needs a file of bytes",
+                                tokens->files[i].path);
     byte_model m = { .env = tokens->env, .order = order - 1 };
     sgl_status status = count_training(&m, tokens);
     if (status == SGL_OK) status = measure(&m, tokens, nats);

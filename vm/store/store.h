@@ -1,9 +1,10 @@
 /* store.h -- what is on disk: safetensors files, checkpoints, token files. Knows no graph: tensors by name, dtype, dims.
  *
  * A checkpoint is a folder DIR/step-NNNNNNNN with one safetensors file per role (parameters.safetensors,
- * states.safetensors) and manifest.json (jansson): format version, step, meta, and of each file its bytes and XXH3-128;
- * of each tensor its name, dtype, shape and XXH3-128. It is written as DIR/.step-NNNNNNNN.partial, synced, read back and
- * checked, then renamed: what carries the final name is complete. Everything read is checked before it is used. */
+ * states.safetensors) and manifest.json: format version, step, meta, and of each file its bytes and the XXH3-128 of its
+ * header, of each tensor its name, dtype, shape and XXH3-128, and of the manifest itself its own. It is written as
+ * DIR/.step-NNNNNNNN.partial, synced, read back and checked, then renamed: what carries the final name was complete when
+ * it got it. Everything read is checked before it is used. Files are little-endian, as the hosts that sgl runs on are. */
 #ifndef SGLSTORE_STORE_H
 #define SGLSTORE_STORE_H
 
@@ -32,24 +33,41 @@ typedef struct sglstore_target {
 
 typedef struct sglstore_tensors sglstore_tensors; /* an open safetensors file */
 
-/* Header errors (length, JSON, dtype, overlapping or short data, duplicate names) name the file and the entry. */
+/* What a file is besides its entries. */
+typedef struct sglstore_extent {
+    int64_t bytes;
+    sglcore_hash header; /* of all bytes before the data */
+} sglstore_extent;
+
+/* Header errors (length, JSON, dtype, shape, overlapping, missing or spare data, duplicate names) are SGL_CORRUPT and name
+ * the file, the entry, and the place within the header. */
 sgl_status sglstore_tensors_open(sglcore_env *env, const char *path, sglstore_tensors **file);
 void sglstore_tensors_close(sglstore_tensors *file);
 int64_t sglstore_tensors_count(const sglstore_tensors *file);
-/* In the order of their data. */
-const char *sglstore_tensors_entry(const sglstore_tensors *file, int64_t index, sgl_type *type, int64_t *offset, int64_t *bytes);
+/* In the order of their data; offset is from the start of the file. type, offset, bytes may be NULL. */
+const char *sglstore_tensors_entry(const sglstore_tensors *file, int64_t index, sgl_type *type, int64_t *offset,
+                                   int64_t *bytes);
+/* *index is -1 when there is no entry of that name. Takes constant time, and memory. */
+sgl_status sglstore_tensors_find(sglstore_tensors *file, const char *name, int64_t *index);
+sglstore_extent sglstore_tensors_extent(const sglstore_tensors *file);
 sgl_status sglstore_tensors_read(sglstore_tensors *file, int64_t index, int64_t offset, void *data, int64_t bytes);
-/* Writes the file at `path` itself and syncs it (the caller has the folder renamed). hashes: one per source, may be NULL. */
+/* Writes the file at `path` itself and syncs it; after a failure half of it may be there. (The caller writes into a folder
+ * that is not yet in use.) Data are laid by width of their elements, so that each is aligned, and otherwise in the order
+ * of the sources. hashes: one per source; hashes and extent may be NULL. */
 sgl_status sglstore_tensors_write(sglcore_env *env, const char *path, const sglstore_source *sources, int64_t count,
-                                  sglcore_hash *hashes);
+                                  sglcore_hash *hashes, sglstore_extent *extent);
 
 /* ---- checkpoints --------------------------------------------------------------------------------------------- */
 
+/* meta: a JSON object as text, kept byte for byte; NULL: an empty one. keep: so many checkpoints stay, 0: all; the one just
+ * saved is always among them. What killed processes left half-done in `dir` is swept first. A leftover that cannot be
+ * removed is a warning. */
 sgl_status sglstore_checkpoint_save(sglcore_env *env, const char *dir, int64_t step, const char *meta,
                                     const sglstore_source *sources, int64_t count, int keep);
-/* The last complete checkpoint of `dir`, or `dir` itself. path and meta are freed by the caller with
- * sglcore_free(env, x, strlen(x) + 1). A folder that has no manifest or a damaged one is passed over with a warning
- * when an older complete one is there; with none, the error names the damage. */
+/* The last complete checkpoint of `dir` (the highest step), or `dir` itself. path and meta are freed by the caller with
+ * sglcore_free(env, x, strlen(x) + 1). A folder that has no manifest or a damaged one, or a file that does not fit the
+ * manifest, is passed over with a warning; with no complete one, the error names the damage of the newest. Data are not
+ * read here: sglstore_checkpoint_load does so. */
 sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **path, char **meta, int64_t *step);
 /* Checks names, dtypes, shapes, sizes and every tensor's hash against manifest and targets, then, only when all is
  * right, calls each target's write. Missing and extra entries are errors that name them. parameters_only: states in the
@@ -66,8 +84,8 @@ void sglstore_tokens_free(sglstore_tokens *tokens);
 sgl_status sglstore_tokens_train(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
 sgl_status sglstore_tokens_eval(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
 typedef struct sglstore_tokens_sizes {
-    int64_t train, held_out;              /* tokens */
-    int64_t train_batches, eval_batches;  /* whole batches of an epoch, of the held-out part */
+    int64_t train, held_out;             /* tokens */
+    int64_t train_batches, eval_batches; /* whole batches of an epoch, of the held-out part */
     int64_t batch, seq;
 } sglstore_tokens_sizes;
 sglstore_tokens_sizes sglstore_tokens_sizes_of(const sglstore_tokens *tokens);

@@ -10,7 +10,15 @@
 #include "core/io.h"
 #include "store/tokens.h"
 
-enum { LLMC_MAGIC = 20240520, LLMC_HEADER = 256 * 4, ROUNDS = 4 };
+enum { LLMC_HEADER = 256 * 4, ROUNDS = 4 };
+
+/* The two headers that llm.c's dev/data/data_common.py writes: 256 int32, of which the first three are these and the
+ * number of tokens. */
+static const struct {
+    uint32_t magic, version;
+    int width;
+} llmc_kinds[] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
+enum { LLMC_KINDS = sizeof llmc_kinds / sizeof llmc_kinds[0] };
 
 /* ---- opening ------------------------------------------------------------------------------------------------------------ */
 
@@ -19,7 +27,8 @@ enum { FORMATS = 4, BYTES = 0, U16 = 1, U32 = 2, LLMC = 3 };
 
 static uint32_t word_at(const unsigned char *data, int64_t at)
 {
-    return (uint32_t)data[at] | (uint32_t)data[at + 1] << 8 | (uint32_t)data[at + 2] << 16 | (uint32_t)data[at + 3] << 24;
+    return (uint32_t)data[at] | (uint32_t)data[at + 1] << 8 | (uint32_t)data[at + 2] << 16 |
+           (uint32_t)data[at + 3] << 24;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -28,10 +37,18 @@ static bool ends_with(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
+/* The kind of the header that a file begins with, -1: none. */
+static int llmc_kind(const sglstore_token_file *f)
+{
+    for (int i = 0; i < LLMC_KINDS && f->mapped_bytes >= LLMC_HEADER; i++)
+        if (word_at(f->mapped, 0) == llmc_kinds[i].magic) return i;
+    return -1;
+}
+
 /* From content, then from the name. */
 static int guess_format(const sglstore_token_file *f)
 {
-    if (f->mapped_bytes >= LLMC_HEADER && word_at(f->mapped, 0) == LLMC_MAGIC) return LLMC;
+    if (llmc_kind(f) >= 0) return LLMC;
     if (ends_with(f->path, ".bin") || ends_with(f->path, ".u16")) return U16;
     return ends_with(f->path, ".u32") ? U32 : BYTES;
 }
@@ -41,24 +58,31 @@ static sgl_status find_format(sglcore_env *env, const char *name, int *format)
     for (*format = 0; *format < FORMATS; ++*format)
         if (strcmp(name, formats[*format]) == 0) return SGL_OK;
     const char *nearest = sglcore_nearest(name, formats, FORMATS);
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "there is no token format '%s'%s%s%s; there are bytes, u16, u32 and llmc", name,
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                        "there is no token format '%s'%s%s%s; there are bytes, u16, u32 and llmc", name,
                         nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 static sgl_status check_llmc(sglcore_env *env, sglstore_token_file *f)
 {
     if (f->mapped_bytes < LLMC_HEADER)
-        return sglcore_fail(env, SGL_CORRUPT, "%s: %lld bytes, shorter than the header of %d", f->path, (long long)f->mapped_bytes, LLMC_HEADER);
-    if (word_at(f->mapped, 0) != LLMC_MAGIC)
-        return sglcore_fail(env, SGL_CORRUPT, "%s: offset 0: the magic number is %u, not %d", f->path, word_at(f->mapped, 0), LLMC_MAGIC);
-    if (word_at(f->mapped, 4) != 1)
-        return sglcore_fail(env, SGL_CORRUPT, "%s: offset 4: version %u, only version 1 is read", f->path, word_at(f->mapped, 4));
-    int64_t told = word_at(f->mapped, 8), there = (f->mapped_bytes - LLMC_HEADER) / 2;
-    if (told != there || (f->mapped_bytes - LLMC_HEADER) % 2)
-        return sglcore_fail(env, SGL_CORRUPT, "%s: offset 8: the header tells %lld tokens, the file holds %lld bytes of them", f->path,
-                            (long long)told, (long long)(f->mapped_bytes - LLMC_HEADER));
+        return sglcore_fail(env, SGL_CORRUPT, "%s: %lld bytes, shorter than the header of %d", f->path,
+                            (long long)f->mapped_bytes, LLMC_HEADER);
+    int kind = llmc_kind(f);
+    if (kind < 0)
+        return sglcore_fail(env, SGL_CORRUPT, "%s: offset 0: the magic number is %u, not %u or %u", f->path,
+                            word_at(f->mapped, 0), llmc_kinds[0].magic, llmc_kinds[1].magic);
+    if (word_at(f->mapped, 4) != llmc_kinds[kind].version)
+        return sglcore_fail(env, SGL_CORRUPT,
+                            "%s: offset 4: version %u; with this magic number only version %u is read", f->path,
+                            word_at(f->mapped, 4), llmc_kinds[kind].version);
     f->start = LLMC_HEADER;
-    f->width = 2;
+    f->width = llmc_kinds[kind].width;
+    int64_t told = word_at(f->mapped, 8), bytes = f->mapped_bytes - LLMC_HEADER;
+    if (told * f->width != bytes)
+        return sglcore_fail(env, SGL_CORRUPT,
+                            "%s: offset 8: the header tells %lld tokens of %d bytes, the file holds %lld bytes of them",
+                            f->path, (long long)told, f->width, (long long)bytes);
     return SGL_OK;
 }
 
@@ -67,12 +91,17 @@ static sgl_status take_format(sglcore_env *env, sglstore_token_file *f, const ch
     int format = guess_format(f);
     if (name) SGLCORE_TRY(find_format(env, name, &format));
     if (f->mapped_bytes == 0) return sglcore_fail(env, SGL_CORRUPT, "%s: the file is empty", f->path);
-    if (format == LLMC) SGLCORE_TRY(check_llmc(env, f));
-    else f->width = format == BYTES ? 1 : format == U16 ? 2 : 4;
+    if (format == LLMC)
+        SGLCORE_TRY(check_llmc(env, f));
+    else
+        f->width = format == BYTES ? 1 : format == U16 ? 2 : 4;
     int64_t bytes = f->mapped_bytes - f->start;
     if (bytes % f->width)
-        return sglcore_fail(env, SGL_CORRUPT, "%s: offset %lld: %lld bytes are left, a token takes %d; the file is cut off or not of format %s",
-                            f->path, (long long)(f->start + bytes / f->width * f->width), (long long)(bytes % f->width), f->width, formats[format]);
+        return sglcore_fail(
+            env, SGL_CORRUPT,
+            "%s: offset %lld: %lld bytes are left, a token takes %d; the file is cut off or not of format %s", f->path,
+            (long long)(f->start + bytes / f->width * f->width), (long long)(bytes % f->width), f->width,
+            formats[format]);
     f->count = bytes / f->width;
     return SGL_OK;
 }
@@ -89,18 +118,23 @@ static sgl_status map_file(sglcore_env *env, sglstore_token_file *f, const char 
     if (io->open_read(io->user, path, &fd) != 0) return sglcore_fail_io(env, "open", path);
     void *data = NULL;
     sgl_status status = SGL_OK;
-    if (io->size(io->user, fd, &f->mapped_bytes) != 0) status = sglcore_fail_io(env, "size", path);
-    else if (f->mapped_bytes && io->map(io->user, fd, f->mapped_bytes, &data) != 0) status = sglcore_fail_io(env, "map", path);
-    io->close(io->user, fd);
+    if (io->size(io->user, fd, &f->mapped_bytes) != 0)
+        status = sglcore_fail_io(env, "read the size of", path);
+    else if (f->mapped_bytes && io->map(io->user, fd, f->mapped_bytes, &data) != 0)
+        status = sglcore_fail_io(env, "map", path);
+    (void)io->close(io->user, fd); /* nothing was written through it, and the map lives on */
     f->mapped = data;
     return status;
 }
 
 static sgl_status check_config(sglcore_env *env, const sgl_tokens_config *c)
 {
-    if (!c->paths || c->path_count < 1) return sglcore_fail(env, SGL_INVALID_ARGUMENT, "no data file is named: give --data FILE");
-    if (c->seq < 1 || c->batch < 1 || c->vocab < 1 || c->seq > INT32_MAX || c->batch > INT32_MAX || c->vocab > INT32_MAX)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "data: seq (%lld), batch (%lld) and vocab (%lld) must be at least 1 and below 2^31",
+    if (!c->paths || c->path_count < 1)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "no data file is named: give --data FILE");
+    if (c->seq < 1 || c->batch < 1 || c->vocab < 1 || c->seq > INT32_MAX || c->batch > INT32_MAX ||
+        c->vocab > INT32_MAX)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "data: seq (%lld), batch (%lld) and vocab (%lld) must be at least 1 and below 2^31",
                             (long long)c->seq, (long long)c->batch, (long long)c->vocab);
     if (!(c->held_out >= 0 && c->held_out <= 0.5))
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "data: held_out must be within 0 .. 0.5, not %g", c->held_out);
@@ -128,6 +162,23 @@ static void cut_file(sglstore_tokens *t, sglstore_token_file *f, int64_t before,
     t->eval_windows += f->eval_windows;
 }
 
+static sgl_status check_sizes(const sglstore_tokens *t)
+{
+    const char *others = t->file_count > 1 ? " and the other files" : "";
+    if (t->sizes.train_batches == 0)
+        return sglcore_fail(t->env, SGL_CORRUPT,
+                            "%s%s: %lld tokens for training make %lld windows of %lld; a batch needs %lld",
+                            t->files[0].path, others, (long long)t->sizes.train, (long long)t->train_windows,
+                            (long long)t->seq + 1, (long long)t->batch);
+    if (t->sizes.held_out > 0 && t->sizes.eval_batches == 0)
+        sglcore_log(t->env, SGL_LOG_WARNING,
+                    "%s%s: the %lld tokens held out make %lld windows of %lld, fewer than a batch of %lld: there will "
+                    "be no evaluation",
+                    t->files[0].path, others, (long long)t->sizes.held_out, (long long)t->eval_windows,
+                    (long long)t->seq + 1, (long long)t->batch);
+    return SGL_OK;
+}
+
 static sgl_status cut_files(sglstore_tokens *t, const sgl_tokens_config *c)
 {
     int64_t total = 0, before = 0;
@@ -138,10 +189,7 @@ static sgl_status cut_files(sglstore_tokens *t, const sgl_tokens_config *c)
     t->sizes.seq = t->seq;
     t->sizes.train_batches = t->train_windows / t->batch;
     t->sizes.eval_batches = t->eval_windows / t->batch;
-    if (t->sizes.train_batches > 0) return SGL_OK;
-    return sglcore_fail(t->env, SGL_CORRUPT, "%s%s: %lld tokens for training make %lld windows of %lld; a batch needs %lld", t->files[0].path,
-                        t->file_count > 1 ? " and the other files" : "", (long long)t->sizes.train, (long long)t->train_windows,
-                        (long long)t->seq + 1, (long long)t->batch);
+    return check_sizes(t);
 }
 
 static sgl_status open_all(sglstore_tokens *t, const sgl_tokens_config *c)
@@ -158,6 +206,11 @@ static sgl_status open_all(sglstore_tokens *t, const sgl_tokens_config *c)
         if (!c->paths[i]) return sglcore_fail(t->env, SGL_INVALID_ARGUMENT, "no data file is named: give --data FILE");
         SGLCORE_TRY(map_file(t->env, &t->files[i], c->paths[i]));
         SGLCORE_TRY(take_format(t->env, &t->files[i], c->format));
+        if (t->files[i].count <= t->seq)
+            return sglcore_fail(t->env, SGL_CORRUPT,
+                                "%s: offset %lld: the file ends after %lld tokens; one window takes seq + 1 = %lld",
+                                c->paths[i], (long long)t->files[i].mapped_bytes, (long long)t->files[i].count,
+                                (long long)t->seq + 1);
     }
     return cut_files(t, c);
 }
@@ -202,13 +255,14 @@ static uint32_t token_at(const sglstore_token_file *f, int64_t index)
     return word_at(at, 0);
 }
 
-static sgl_status read_window(const sglstore_tokens *t, const sglstore_token_file *f, int64_t first, int32_t *inputs, int32_t *targets)
+static sgl_status read_window(const sglstore_tokens *t, const sglstore_token_file *f, int64_t first, int32_t *inputs,
+                              int32_t *targets)
 {
     for (int64_t i = 0; i <= t->seq; i++) {
         uint32_t token = token_at(f, first + i);
         if (token >= (uint64_t)t->vocab)
-            return sglcore_fail(t->env, SGL_CORRUPT, "%s: offset %lld: token %u is outside the vocabulary of %lld", f->path,
-                                (long long)(f->start + (first + i) * f->width), token, (long long)t->vocab);
+            return sglcore_fail(t->env, SGL_CORRUPT, "%s: offset %lld: token %u is outside the vocabulary of %lld",
+                                f->path, (long long)(f->start + (first + i) * f->width), token, (long long)t->vocab);
         if (i < t->seq) inputs[i] = (int32_t)token;
         if (i > 0) targets[i - 1] = (int32_t)token;
     }
@@ -270,7 +324,8 @@ sgl_status sglstore_tokens_train(sglstore_tokens *t, int64_t cursor, int32_t *in
 sgl_status sglstore_tokens_eval(sglstore_tokens *t, int64_t cursor, int32_t *inputs, int32_t *targets)
 {
     if (cursor >= t->sizes.eval_batches)
-        return sglcore_fail(t->env, SGL_NOT_FOUND, "the held-out part has %lld batches", (long long)t->sizes.eval_batches);
+        return sglcore_fail(t->env, SGL_NOT_FOUND, "the held-out part has %lld batches",
+                            (long long)t->sizes.eval_batches);
     for (int64_t row = 0; row < t->batch; row++) {
         int64_t window = cursor * t->batch + row;
         const sglstore_token_file *f = file_of(t, true, &window);

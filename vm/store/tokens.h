@@ -8,12 +8,12 @@ typedef struct sglstore_token_file {
     char *path;
     const unsigned char *mapped; /* the whole file */
     int64_t mapped_bytes;
-    int64_t start;         /* of the tokens, bytes */
-    int width;             /* bytes of a token */
-    int64_t count;         /* tokens */
-    int64_t limit;         /* tokens below it are for training, the others held out */
+    int64_t start; /* of the tokens, bytes */
+    int width;     /* bytes of a token */
+    int64_t count; /* tokens */
+    int64_t limit; /* tokens below it are for training, the others held out */
     int64_t train_windows, eval_windows;
-    int64_t slack;         /* by so many tokens the grid of training windows can be moved */
+    int64_t slack; /* by so many tokens the grid of training windows can be moved */
 } sglstore_token_file;
 
 struct sglstore_tokens {
