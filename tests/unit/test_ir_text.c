@@ -17,7 +17,7 @@ static const char full[] =
     "  %3 = input() {role=2, name=\"g\", dtype=f32, dims=[4], partial=68, scaled=1} : "
     "f32[4]{partial(tp),partial(micro),scaled}\n"
     "  %4 = neg(%3) : f32[4]{partial(tp),partial(micro),scaled} pass \"autodiff\"\n"
-    "  %5, %6 = unpack(%1) {ranks=[1,2], dims=[8,4,8]} : f64[8] in state+128, f64[4,8] in state+192 epoch 3\n"
+    "  %5, %6 = unpack(%1) {ranks=[1,2], dims=[8,4,8]} : f64[8] in state+128, f64[4,8] in state+192 epoch 3 work 32 in arena+96\n"
     "  %7 = segments() {counts=[3,1], values=[0.1,-inf], dtype=f32} : f32[4]\n"
     "  %8 = constant() {value=nan, dtype=f32} : f32[]\n"
     "  %9 = input() {role=3, name=\"c\", dtype=f32, dims=[4,8]} : f32[4,8]\n"
@@ -191,6 +191,7 @@ static void test_hashes(void **state)
                  SAME_MATH);
     check_hashes(base, G("%1 = exp(%0) : f32[4] in arena+0\n%2 = add(%1, %0)\nfetch \"y\" %2\n"), SAME_MATH);
     check_hashes(base, G("%1 = exp(%0)\n%2 = add(%1, %0)\nfetch \"y\" %2\nmemory {arena=64}\n"), SAME_MATH);
+    check_hashes(base, G("%1 = exp(%0) work 8 in arena+0\n%2 = add(%1, %0)\nfetch \"y\" %2\n"), SAME_MATH);
     check_hashes(
         base, G("%1 = exp(%0)\n%2 = add(%1, %0)\nfetch \"y\" %2\nmember \"m\" of \"a\" role state offset 0 : f32[2]\n"),
         SAME_MATH);

@@ -197,6 +197,27 @@ static void test_places_of_constants(void **state)
     check(SGLIR_PLACED, PLACED(NUMBER("%2", "1", "arena+0"), "64"), "is a constant and not among these");
 }
 
+static void test_places_of_workspaces(void **state)
+{
+    (void)state;
+#define WORKER(result, argument, place, work)                                                                          \
+    result " = copy(" argument ") : f32[16] in " place " work 64 in " work "\n"
+    /* beside argument and result; where the last node's was, and where a dead value was */
+    check(SGLIR_PLACED,
+          PLACED(WORKER("%2", "%1", "arena+0", "arena+64") WORKER("%3", "%2", "arena+128", "arena+64")
+                     WORKER("%4", "%3", "arena+64", "arena+0") "fetch \"y\" %4\n",
+                 "192"),
+          NULL);
+    check(
+        SGLIR_PLACED, PLACED(WORKER("%2", "%1", "arena+0", "arena+32") "fetch \"y\" %2\n", "128"),
+        "%2 = copy(%1) : f32[16] in arena+0 work 64 in arena+32: result 0 overlaps the workspace of copy in arena+32");
+    check(SGLIR_PLACED,
+          PLACED(COPY_OF("%2", "%1", "arena+0") WORKER("%3", "%2", "arena+64", "arena+0") "fetch \"y\" %3\n", "128"),
+          "its workspace overlaps %2 in arena+0, which still lives");
+    check(SGLIR_PLACED, PLACED(WORKER("%2", "%1", "arena+0", "arena+65") "fetch \"y\" %2\n", "128"),
+          "its workspace lies outside the arena");
+}
+
 /* Two carries, of 64 bytes each; `a_in`, `b_in` where they come from. */
 #define LOOP(a_in, b_in, a_at, b_at, body, a_next, b_next, a_out, b_out)                                               \
     PLACED("%2 = copy(%1) : f32[16] in " a_in "\n%3 = copy(%1) : f32[16] in " b_in "\n"                                \
@@ -360,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_places_of_states),
         cmocka_unit_test(test_places_of_views),
         cmocka_unit_test(test_places_of_constants),
+        cmocka_unit_test(test_places_of_workspaces),
         cmocka_unit_test(test_places_of_loops),
         cmocka_unit_test(test_damage),
     };

@@ -142,6 +142,8 @@ static void add_names_and_places(sglcore_hasher *h, const sglir_graph *g, sglir_
         const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
         if (node->op == SGLIR_OP_INPUT) sglcore_hasher_string(h, sglir_attr_string(g, node, "name"));
         for (uint32_t i = 0; i < node->out_count; i++) add_place(h, g, node->out_first + i);
+        sglcore_hasher_u64(h, (uint64_t)node->work_bytes);
+        sglcore_hasher_u64(h, (uint64_t)node->work_offset);
         for (uint32_t r = 0; r < node->region_count; r++) add_names_and_places(h, g, node->region_first + r);
     }
 }

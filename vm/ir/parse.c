@@ -38,7 +38,7 @@ typedef struct statement {
     int attr_count;
     SGLCORE_VEC(placed_type) types;
     bool typed; /* types are written */
-    int64_t epoch, line;
+    int64_t epoch, line, work_bytes, work_offset;
     const char *file, *scope, *pass;
 } statement;
 
@@ -324,11 +324,20 @@ static bool parse_types(parser *p, statement *s)
     return true;
 }
 
-/* epoch 1 @"llama.lua":42 scope "embed" pass "autodiff", each of them or none */
+/* work 64 in arena+96 */
+static bool parse_work(parser *p, statement *s)
+{
+    return sglir_lex_int(&p->lexer, 0, INT64_MAX, &s->work_bytes) && sglir_lex_word(&p->lexer, "in") &&
+           sglir_lex_word(&p->lexer, sglir_space_names[SGLIR_SPACE_ARENA]) && sglir_lex_sign(&p->lexer, '+') &&
+           sglir_lex_int(&p->lexer, 0, INT64_MAX, &s->work_offset);
+}
+
+/* epoch 1 work 64 in arena+96 @"llama.lua":42 scope "embed" pass "autodiff", each of them or none */
 static bool parse_origin(parser *p, statement *s)
 {
     sglir_lexer *lexer = &p->lexer;
     if (sglir_lex_take_word(lexer, "epoch") && !sglir_lex_int(lexer, 0, UINT16_MAX, &s->epoch)) return false;
+    if (sglir_lex_take_word(lexer, "work") && !parse_work(p, s)) return false;
     if (sglir_lex_take_sign(lexer, '@') && !(sglir_lex_string(lexer, &s->file) && sglir_lex_sign(lexer, ':') &&
                                              sglir_lex_int(lexer, 0, INT32_MAX, &s->line))) {
         return false;
@@ -383,6 +392,8 @@ static bool emit(parser *p, statement *s)
     if (!check_results(p, s)) return false;
     sglir_node *node = &g->nodes.data[before];
     node->epoch = (uint16_t)s->epoch;
+    node->work_bytes = s->work_bytes;
+    node->work_offset = s->work_offset;
     for (uint32_t i = 0; i < node->out_count; i++) {
         if (i < s->types.count) {
             g->values.data[node->out_first + i].space = s->types.data[i].space;

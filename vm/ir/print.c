@@ -205,6 +205,9 @@ static void put_node(printer *p, sglir_id id)
         put_typed(p, node->out_first + i);
     }
     if (node->epoch != 0) PUT(p, " epoch %u", (unsigned)node->epoch);
+    if (node->work_bytes != 0) {
+        PUT(p, " work %lld in arena+%lld", (long long)node->work_bytes, (long long)node->work_offset);
+    }
     put_origin(p, &g->origins.data[node->origin]);
 }
 

@@ -150,7 +150,10 @@ static void copy_op(const visit *v, sglir_id id, id_room *room)
     sglir_emit_regions(to, (sglir_op)node->op, args, (int)node->arg_count, named, named_count, regions,
                        (int)node->region_count, outs);
     if (to->status != SGL_OK) return;
-    to->nodes.data[to->nodes.count - 1].epoch = node->epoch;
+    sglir_node *copy = &to->nodes.data[to->nodes.count - 1];
+    copy->epoch = node->epoch;
+    copy->work_offset = node->work_offset;
+    copy->work_bytes = node->work_bytes;
     for (uint32_t i = 0; i < node->out_count; i++) copy_value(rewrite, node->out_first + i, outs[i]);
 }
 

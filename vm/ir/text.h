@@ -4,7 +4,7 @@
  *
  *   graph "train" {
  *     %0 = input() {role=0, name="embed.weight", dtype=f32, dims=[256,384]} : f32[256,384] @"llama.lua":42 scope "embed"
- *     %1, %2 = unpack(%0) {ranks=[1,1], dims=[4,8]} : f32[4] in arena+0, f32[8] in arena+64 epoch 1 @"":0 pass "recompute"
+ *     %1, %2 = unpack(%0) {ranks=[1,1], dims=[4,8]} : f32[4] in arena+0, f32[8] in arena+64 epoch 1 work 64 in arena+96 pass "recompute"
  *     %3 = scan(%1) {steps=4} : f32[4] {
  *       region(%4: i64[], %5: f32[4]) {
  *         yield %5

@@ -21,11 +21,18 @@ typedef struct life {
     sglir_id root;    /* itself when it is no view */
 } life;
 
+/* What takes bytes for a while: a root, or a node's workspace. */
+typedef struct span {
+    sglir_id value; /* SGLIR_NONE: the workspace of `node` */
+    sglir_id node;
+    int64_t first, last; /* of a root not read: its life says them, once all is known */
+} span;
+
 typedef struct places {
     const sglir_graph *g;
-    life *lives;                  /* per value */
-    SGLCORE_VEC(sglir_id) roots;  /* in the order of their first moments */
-    SGLCORE_VEC(sglir_id) active; /* during the sweep */
+    life *lives;              /* per value */
+    SGLCORE_VEC(span) spans;  /* in the order of their first moments */
+    SGLCORE_VEC(span) active; /* during the sweep */
     int64_t now;
 } places;
 
@@ -40,23 +47,28 @@ static sgl_status fail_value(const places *p, sglir_id id, const char *what)
                              what);
 }
 
-static sgl_status fail_overlap(const places *p, sglir_id earlier, sglir_id later)
+static sgl_status fail_overlap(const places *p, const span *earlier, const span *later)
 {
     const sglir_graph *g = p->g;
-    const sglir_value *a = sglir_value_at(g, earlier);
-    char what[512];
-    sglcore_text text = { 0 };
+    sglcore_text what = { 0 };
     sglir_id *numbers;
     size_t bytes;
     SGLCORE_TRY(sglir_number_values(g, &numbers, &bytes));
-    sgl_status status = sglcore_text_add(g->env, &text, "overlaps %%%u in %s+%lld, which still lives",
-                                         (unsigned)numbers[earlier], sglir_space_names[a->space], (long long)a->offset);
+    sgl_status status;
+    if (earlier->value != SGLIR_NONE) {
+        const sglir_value *a = sglir_value_at(g, earlier->value);
+        status = sglcore_text_add(g->env, &what, "overlaps %%%u in %s+%lld, which still lives",
+                                  (unsigned)numbers[earlier->value], sglir_space_names[a->space], (long long)a->offset);
+    } else {
+        const sglir_node *node = sglir_node_at(g, earlier->node);
+        status = sglcore_text_add(g->env, &what, "overlaps the workspace of %s in arena+%lld", sglir_ops[node->op].name,
+                                  (long long)node->work_offset);
+    }
     sglcore_free(g->env, numbers, bytes);
-    if (status != SGL_OK) return status;
-    strncpy(what, text.data, sizeof what - 1);
-    what[sizeof what - 1] = '\0';
-    sglcore_text_free(g->env, &text);
-    return fail_value(p, later, what);
+    if (status == SGL_OK && later->value != SGLIR_NONE) status = fail_value(p, later->value, what.data);
+    if (status == SGL_OK) { status = sglir_verify_fail(g, later->node, true, SGL_TYPE, "its workspace %s", what.data); }
+    sglcore_text_free(g->env, &what);
+    return status;
 }
 
 /* ---- each value by itself ----------------------------------------------------------------------------------- */
@@ -117,26 +129,49 @@ static bool is_there_before(const sglir_node *node)
 
 static sgl_status live_region(places *p, sglir_id id);
 
-/* Gives the node its stretch of time and its results their first moment; *end is its last moment. */
-static sgl_status live_node(places *p, const sglir_node *node, int64_t *end)
+static sgl_status push_root(places *p, sglir_id value)
 {
-    int64_t begin = p->now++;
+    return sglcore_vec_push(p->g->env, &p->spans, (span){ .value = value, .node = SGLIR_NONE });
+}
+
+/* The workspace is the node's from its first moment to after its last. */
+static sgl_status push_workspace(places *p, sglir_id id, int64_t begin, int64_t *at)
+{
+    const sglir_node *node = sglir_node_at(p->g, id);
+    int64_t end;
+    *at = p->spans.count;
+    if (node->work_bytes == 0) return SGL_OK;
+    if (node->work_bytes < 0 || node->work_offset < 0 ||
+        __builtin_add_overflow(node->work_offset, node->work_bytes, &end) ||
+        end > p->g->space_bytes[SGLIR_SPACE_ARENA]) {
+        return sglir_verify_fail(p->g, id, true, SGL_TYPE, "its workspace lies outside the arena");
+    }
+    return sglcore_vec_push(p->g->env, &p->spans, (span){ .value = SGLIR_NONE, .node = id, .first = begin });
+}
+
+/* Gives the node its stretch of time and its results their first moment; *end is its last moment. */
+static sgl_status live_node(places *p, sglir_id id, int64_t *end)
+{
+    const sglir_node *node = sglir_node_at(p->g, id);
+    int64_t begin = p->now++, workspace;
+    SGLCORE_TRY(push_workspace(p, id, begin, &workspace));
     if (node->op == SGLIR_OP_SCAN) {
         const sglir_region *region = &p->g->regions.data[node->region_first];
         for (int64_t i = 0; i < region->parameters.count; i++) {
             sglir_id parameter = region->parameters.data[i];
             SGLCORE_TRY(begin_life(p, parameter, begin));
-            SGLCORE_TRY(sglcore_vec_push(p->g->env, &p->roots, parameter));
+            SGLCORE_TRY(push_root(p, parameter));
         }
         SGLCORE_TRY(live_region(p, node->region_first));
     }
     *end = p->now++;
+    if (node->work_bytes != 0) p->spans.data[workspace].last = *end + 1;
     for (uint32_t i = 0; i < node->out_count; i++) {
         SGLCORE_TRY(begin_life(p, node->out_first + i, is_there_before(node) ? BEFORE_ALL : *end));
     }
     if (sglir_is_view(node)) return check_view(p, node);
     for (uint32_t i = 0; i < node->out_count && !is_there_before(node); i++) {
-        SGLCORE_TRY(sglcore_vec_push(p->g->env, &p->roots, node->out_first + i));
+        SGLCORE_TRY(push_root(p, node->out_first + i));
     }
     return SGL_OK;
 }
@@ -177,7 +212,7 @@ static sgl_status live_region(places *p, sglir_id id)
     int64_t *uses = sglcore_alloc(g->env, use_bytes), *ends = sglcore_alloc(g->env, end_bytes);
     sgl_status status = (uses == NULL && use_bytes > 0) || ends == NULL ? SGL_OUT_OF_MEMORY : SGL_OK;
     for (int64_t n = 0; n < region->nodes.count && status == SGL_OK; n++) {
-        status = live_node(p, sglir_node_at(g, region->nodes.data[n]), &ends[n]);
+        status = live_node(p, region->nodes.data[n], &ends[n]);
     }
     if (status == SGL_OK) {
         ends[region->nodes.count] = id == 0 ? AFTER_ALL : p->now + 1; /* p->now: the scan's own end */
@@ -296,29 +331,48 @@ static bool may_share(const places *p, sglir_id a, sglir_id b)
 
 /* ---- the sweep ---------------------------------------------------------------------------------------------- */
 
-static bool overlap(const sglir_graph *g, sglir_id a, sglir_id b)
+typedef struct range {
+    uint8_t space;
+    int64_t offset, bytes;
+} range;
+
+static range range_of(const sglir_graph *g, const span *s)
 {
-    const sglir_value *x = sglir_value_at(g, a), *y = sglir_value_at(g, b);
-    int64_t x_bytes = bytes_of(g, a), y_bytes = bytes_of(g, b);
-    return x->space == y->space && x_bytes > 0 && y_bytes > 0 && x->offset < y->offset + y_bytes &&
-           y->offset < x->offset + x_bytes;
+    if (s->value == SGLIR_NONE) {
+        const sglir_node *node = sglir_node_at(g, s->node);
+        return (range){ SGLIR_SPACE_ARENA, node->work_offset, node->work_bytes };
+    }
+    const sglir_value *value = sglir_value_at(g, s->value);
+    return (range){ value->space, value->offset, bytes_of(g, s->value) };
 }
 
-static sgl_status enter(places *p, sglir_id value)
+static bool overlap(const sglir_graph *g, const span *a, const span *b)
 {
-    const life *lives = p->lives;
+    range x = range_of(g, a), y = range_of(g, b);
+    return x.space == y.space && x.bytes > 0 && y.bytes > 0 && x.offset < y.offset + y.bytes &&
+           y.offset < x.offset + x.bytes;
+}
+
+static sgl_status enter(places *p, span s)
+{
+    if (s.value != SGLIR_NONE) {
+        s.first = p->lives[s.value].first;
+        s.last = p->lives[s.value].last;
+    }
     for (int64_t i = 0; i < p->active.count;) {
-        sglir_id other = p->active.data[i];
-        if (lives[other].last < lives[value].first) {
-            p->active.data[i] = p->active.data[--p->active.count];
+        span *other = &p->active.data[i];
+        if (other->last < s.first) {
+            *other = p->active.data[--p->active.count];
             continue;
         }
-        bool together = lives[other].last > lives[value].first || lives[other].first == lives[value].first;
-        if (together && overlap(p->g, other, value) && !may_share(p, other, value))
-            return fail_overlap(p, other, value);
+        bool together = other->last > s.first || other->first == s.first;
+        bool values = other->value != SGLIR_NONE && s.value != SGLIR_NONE;
+        if (together && overlap(p->g, other, &s) && !(values && may_share(p, other->value, s.value))) {
+            return fail_overlap(p, other, &s);
+        }
         i++;
     }
-    return sglcore_vec_push(p->g->env, &p->active, value);
+    return sglcore_vec_push(p->g->env, &p->active, s);
 }
 
 static sgl_status sweep(places *p)
@@ -326,10 +380,10 @@ static sgl_status sweep(places *p)
     for (int64_t n = 0; n < p->g->nodes.count; n++) {
         const sglir_node *node = &p->g->nodes.data[n];
         if (is_there_before(node) && p->lives[node->out_first].first == BEFORE_ALL) {
-            SGLCORE_TRY(enter(p, node->out_first));
+            SGLCORE_TRY(enter(p, (span){ .value = node->out_first, .node = SGLIR_NONE }));
         }
     }
-    for (int64_t i = 0; i < p->roots.count; i++) SGLCORE_TRY(enter(p, p->roots.data[i]));
+    for (int64_t i = 0; i < p->spans.count; i++) SGLCORE_TRY(enter(p, p->spans.data[i]));
     return SGL_OK;
 }
 
@@ -345,7 +399,7 @@ sgl_status sglir_verify_places(const sglir_graph *g)
     sgl_status status = p.lives == NULL && bytes > 0 ? SGL_OUT_OF_MEMORY : live_region(&p, 0);
     if (status == SGL_OK) outlive(&p);
     if (status == SGL_OK) status = sweep(&p);
-    sglcore_vec_free(g->env, &p.roots);
+    sglcore_vec_free(g->env, &p.spans);
     sglcore_vec_free(g->env, &p.active);
     sglcore_free(g->env, p.lives, bytes);
     return status;
