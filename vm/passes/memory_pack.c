@@ -4,8 +4,8 @@
  * In: blocks. Out: offsets, peak, lower bound. How: one order gives one packing, each block going into the smallest gap
  * (or the lowest) that the blocks placed before it leave during its life. Four orders are tried; if the best is still
  * more than a 128th above the bound, a block that reaches the peak trades places in the order with one below it, and
- * all are placed anew, again and again, the best packing kept. Odd invariant: the work is counted, not timed, so that a slow machine finds the same packing. */
-#include <stdlib.h>
+ * all are placed anew, again and again, the best packing kept. Odd invariant: the work is counted, not timed, so that a
+ * slow machine finds the same packing. */
 #include <string.h>
 
 #include "passes/memory_pack.h"
@@ -22,9 +22,9 @@ typedef struct packer {
     sglcore_env *env;
     sglpass_block *blocks;
     int64_t count, alignment;
-    int64_t lower_bound;
-    int64_t peak_moment;     /* at which the bound is reached */
-    int64_t *offsets, *best; /* per block */
+    int64_t lower_bound, reachable; /* the same of sizes rounded up to the alignment: a packing may come down to that */
+    int64_t peak_moment;            /* at which the bound is reached */
+    int64_t *offsets, *best;        /* per block */
     int64_t best_bytes;
     uint32_t *order, *best_order;
     placed_blocks placed;
@@ -36,19 +36,20 @@ static int64_t align_up(int64_t value, int64_t alignment) { return (value + alig
 
 /* ---- the bound ---------------------------------------------------------------------------------------------- */
 
-static sgl_status find_bound(packer *p, int64_t moments)
+/* The largest sum of live sizes, rounded up to multiples of `unit`. */
+static sgl_status find_bound(packer *p, int64_t moments, int64_t unit, int64_t *bound)
 {
     size_t bytes = (size_t)(moments + 1) * sizeof(int64_t);
     int64_t *change = sglcore_alloc_zero(p->env, bytes), live = 0;
     if (change == NULL) return SGL_OUT_OF_MEMORY;
     for (int64_t i = 0; i < p->count; i++) {
-        change[p->blocks[i].first] += p->blocks[i].bytes;
-        change[p->blocks[i].last + 1] -= p->blocks[i].bytes;
+        change[p->blocks[i].first] += align_up(p->blocks[i].bytes, unit);
+        change[p->blocks[i].last + 1] -= align_up(p->blocks[i].bytes, unit);
     }
     for (int64_t t = 0; t < moments; t++) {
         live += change[t];
-        if (live <= p->lower_bound) continue;
-        p->lower_bound = live;
+        if (live <= *bound) continue;
+        *bound = live;
         p->peak_moment = t;
     }
     sglcore_free(p->env, change, bytes);
@@ -141,10 +142,7 @@ static void keep_if_better(packer *p, int64_t bytes)
 }
 
 /* Within one part in `parts` of the bound. */
-static bool good_enough(const packer *p, int64_t parts)
-{
-    return p->best_bytes - p->lower_bound <= p->lower_bound / parts;
-}
+static bool good_enough(const packer *p, int64_t parts) { return p->best_bytes - p->reachable <= p->reachable / parts; }
 
 /* ---- orders ------------------------------------------------------------------------------------------------- */
 
@@ -297,7 +295,9 @@ sgl_status sglpass_pack_blocks(sglcore_env *env, sglpass_block *blocks, int64_t 
     packer p = { .env = env, .blocks = blocks, .count = count, .alignment = alignment, .best_bytes = INT64_MAX };
     *packing = (sglpass_packing){ 0 };
     if (count == 0) return SGL_OK;
-    SGLCORE_TRY(find_bound(&p, moments));
+    if (moments > INT32_MAX) return sglcore_fail(env, SGL_LIMIT, "the graph has too many nodes to plan its memory");
+    SGLCORE_TRY(find_bound(&p, moments, 1, &p.lower_bound));
+    SGLCORE_TRY(find_bound(&p, moments, alignment, &p.reachable));
     sglcore_arena arena = { .env = env };
     sgl_status status = pack(&p, &arena);
     sglcore_arena_free(&arena);

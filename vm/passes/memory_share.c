@@ -210,63 +210,92 @@ static void join_first(sglpass_sharing *s, sglir_id scan, uint32_t i)
 
 /* ---- states ------------------------------------------------------------------------------------------------- */
 
-enum { LONGEST_CHAIN = 64 };
+enum { DEEPEST_CHAIN = 16, MOST_LOOKED_AT = 256 };
 
 /* A way from a new state back to a value before which all reads of the old one are over: each value of it is written
  * over the next. */
 typedef struct chain {
     sglpass_sharing *s;
     sglir_id state;
-    sglir_id values[LONGEST_CHAIN];
-    int count;
-    int budget; /* of values looked at: kernels of many arguments branch */
+    sglir_id *values; /* room for one per node */
+    int64_t count;
+    int budget; /* of steps through kernels, which have many arguments */
 } chain;
 
-static bool chain_back(chain *c, sglir_id value);
-
-static bool chain_through_scan(chain *c, sglir_id scan, uint32_t i)
+/* What a part of is written, or a loop goes on with: to lie elsewhere costs these a copy of all of it. */
+static bool hands_on(const sglir_node *node)
 {
-    sglpass_sharing *s = c->s;
-    const sglir_node *node = node_at(s, scan);
-    sglir_id root = s->views[sglir_arg(s->g, node, i)].root;
-    if (root == c->state) return s->groups[root].last_read == s->ends[scan] && hands_over(s, scan, i, root);
-    return group_of(s, root)->last == s->ends[scan] && hands_over(s, scan, i, root) && chain_back(c, root);
+    return node->op == SGLIR_OP_DYNAMIC_UPDATE || node->op == SGLIR_OP_SCAN;
 }
 
-static bool chain_through_node(chain *c, sglir_id id, uint32_t result)
+/* One step from result `index` of the node. True: the node reads the old state last and may write over it. Else *next is
+ * the value that a node which hands on writes over, or SGLIR_NONE. */
+static bool step_back(chain *c, sglir_id id, uint32_t index, sglir_id *next)
 {
     sglpass_sharing *s = c->s;
     const sglir_node *node = node_at(s, id);
-    if (s->groups[c->state].last_read == s->begins[id] && writes_over(s, id, c->state, result)) return true;
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        sglir_id arg = sglir_arg(s->g, node, i), root = s->views[arg].root;
-        if (root == c->state || !is_whole(s, arg) || group_of(s, root)->last != s->begins[id]) continue;
-        if (sglpass_takes_place(s->g, s->views, id, i, result, s->scratch) && chain_back(c, root)) return true;
-    }
+    int64_t last_read = s->groups[c->state].last_read;
+    *next = SGLIR_NONE;
+    if (!hands_on(node)) return last_read == s->begins[id] && writes_over(s, id, c->state, index);
+    bool scan = node->op == SGLIR_OP_SCAN;
+    uint32_t arg = scan ? index : 0;
+    sglir_id root = s->views[sglir_arg(s->g, node, arg)].root;
+    bool bears = scan ? hands_over(s, id, arg, root) : sglpass_takes_place(s->g, s->views, id, arg, index, s->scratch);
+    if (!bears || !is_whole(s, sglir_arg(s->g, node, arg))) return false;
+    if (root == c->state) return last_read == s->ends[id];
+    if (group_of(s, root)->last == s->ends[id]) *next = root;
     return false;
 }
 
-static bool chain_back(chain *c, sglir_id value)
+static bool may_join(const chain *c, sglir_id value)
+{
+    const sglir_value *made = sglir_value_at(c->s->g, value);
+    return made->node != SGLIR_NONE && made->region == 0 && group_of(c->s, value)->space == SGLIR_SPACE_ARENA;
+}
+
+static bool made_after_reads(const chain *c, sglir_id value)
+{
+    return c->s->groups[c->state].last_read < c->s->begins[sglir_value_at(c->s->g, value)->node];
+}
+
+/* Along what is handed on, up to the old state or, where that is not reached, to the first value made after its reads;
+ * else through the arguments of the kernel at which it ended. */
+static bool chain_back(chain *c, sglir_id value, int depth)
 {
     sglpass_sharing *s = c->s;
-    const sglir_value *made = sglir_value_at(s->g, value);
-    if (c->count == LONGEST_CHAIN || c->budget-- == 0 || made->node == SGLIR_NONE || made->region != 0) return false;
-    if (group_of(s, value)->space != SGLIR_SPACE_ARENA) return false;
-    c->values[c->count++] = value;
-    if (s->groups[c->state].last_read < s->begins[made->node]) return true;
-    bool is_scan = node_at(s, made->node)->op == SGLIR_OP_SCAN;
-    if (is_scan ? chain_through_scan(c, made->node, made->index) : chain_through_node(c, made->node, made->index))
+    int64_t before = c->count;
+    for (sglir_id at = value, next; at != SGLIR_NONE && may_join(c, at); at = next) {
+        const sglir_value *made = sglir_value_at(s->g, at);
+        c->values[c->count++] = at;
+        if (step_back(c, made->node, made->index, &next)) return true;
+    }
+    for (int64_t i = c->count; i > before; i--) {
+        if (!made_after_reads(c, c->values[i - 1])) continue;
+        c->count = i;
         return true;
-    c->count--;
+    }
+    if (c->count > before && depth < DEEPEST_CHAIN) {
+        const sglir_value *made = sglir_value_at(s->g, c->values[c->count - 1]);
+        const sglir_node *node = node_at(s, made->node);
+        for (uint32_t i = 0; !hands_on(node) && i < node->arg_count && c->budget > 0; i++) {
+            sglir_id arg = sglir_arg(s->g, node, i), root = s->views[arg].root;
+            if (root == c->state || !is_whole(s, arg) || group_of(s, root)->last != s->begins[made->node]) continue;
+            c->budget--;
+            if (sglpass_takes_place(s->g, s->views, made->node, i, made->index, s->scratch) &&
+                chain_back(c, root, depth + 1))
+                return true;
+        }
+    }
+    c->count = before;
     return false;
 }
 
 /* The new value of a state, made in the state's place; where that is not possible freeze copies it there at the end. */
-static void join_state(sglpass_sharing *s, sglir_id state, sglir_id update)
+static void join_state(sglpass_sharing *s, sglir_id state, sglir_id update, sglir_id *room)
 {
-    chain c = { .s = s, .state = state, .budget = 4 * LONGEST_CHAIN };
-    if (s->views[update].root == state || !is_whole(s, update) || !chain_back(&c, s->views[update].root)) return;
-    for (int i = 0; i < c.count; i++) join(s, state, c.values[i]);
+    chain c = { .s = s, .state = state, .values = room, .budget = MOST_LOOKED_AT };
+    if (s->views[update].root == state || !is_whole(s, update) || !chain_back(&c, s->views[update].root, 0)) return;
+    for (int64_t i = 0; i < c.count; i++) join(s, state, c.values[i]);
 }
 
 static void join_states(sglpass_sharing *s)
@@ -276,7 +305,7 @@ static void join_states(sglpass_sharing *s)
         const sglir_output *output = &g->outputs.data[i];
         if (output->role != SGLIR_UPDATE) continue;
         sglir_id state = sglir_input_find(g, sglcore_string(g->strings, output->name));
-        if (state != SGLIR_NONE) join_state(s, state, output->value);
+        if (state != SGLIR_NONE) join_state(s, state, output->value, s->chain);
     }
 }
 
@@ -354,7 +383,8 @@ sgl_status sglpass_share(sglcore_env *env, const sglir_graph *g, sglpass_sharing
     s->scratch = sglcore_arena_alloc(&s->arena, values);
     s->begins = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->begins);
     s->ends = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->ends);
-    if (!s->views || !s->groups || !s->scratch || !s->begins || !s->ends) {
+    s->chain = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->chain);
+    if (!s->views || !s->groups || !s->scratch || !s->begins || !s->ends || !s->chain) {
         sglpass_share_free(s);
         return SGL_OUT_OF_MEMORY;
     }

@@ -27,6 +27,7 @@ typedef struct sglpass_sharing {
     int64_t *begins, *ends; /* per node: its moments; -1 within kernels */
     int64_t moments;        /* all lie in [0, moments); the last one is that of the outputs */
     uint8_t *scratch;       /* per value, zero */
+    sglir_id *chain;        /* room for one value per node */
     sglcore_arena arena;    /* of the arrays */
 } sglpass_sharing;
 

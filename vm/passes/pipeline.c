@@ -26,7 +26,8 @@ const sglpass sglpass_pipeline[] = {
     { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "expands grad nodes into the backward graph" },
     { "shard", sglpass_shard, SGLIR_PER_RANK, false, "splits the batch over the micro axis into a loop" },
     { "sections", sglpass_sections, SGLIR_PER_RANK, false, "gathers parameters and states into sections" },
-    { "decompose", sglpass_decompose, SGLIR_PER_RANK, false, "composites without a kernel of their own become primitives" },
+    { "decompose", sglpass_decompose, SGLIR_PER_RANK, false,
+      "composites without a kernel of their own become primitives" },
     { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "simplify over what the passes made" },
     { "fuse", sglpass_fuse, SGLIR_FUSED, false, "groups nodes into kernels" },
     { "schedule", sglpass_schedule, SGLIR_FUSED, true, "orders nodes so that few bytes live at once" },
@@ -50,8 +51,8 @@ static sgl_status dump(const sglpass_context *context, int number, const char *p
     void *both[] = { env, &text };
     sgl_status status = sglir_print(g, write_text, both);
     if (status == SGL_OK)
-        status = sglcore_text_add(env, &path, "%s/%02d-%s-%s.%s.txt", dir, number, pass, sglcore_string(g->strings, g->name),
-                                  when);
+        status = sglcore_text_add(env, &path, "%s/%02d-%s-%s.%s.txt", dir, number, pass,
+                                  sglcore_string(g->strings, g->name), when);
     if (status == SGL_OK && env->io->make_dir(env->io->user, dir) != 0)
         status = sglcore_fail(env, SGL_IO, "%s: cannot make the folder of SGL_DUMP", dir);
     if (status == SGL_OK) status = sglcore_write_file(env, path.data, text.data, text.count);
@@ -105,7 +106,9 @@ sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, co
         }
         if (until && strcmp(until, pass->name) == 0) break;
     }
-    if (!made) return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "the plan leaves out every pass up to '%s'", until ? until : "");
+    if (!made)
+        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "the plan leaves out every pass up to '%s'",
+                            until ? until : "");
     *out = made;
     return SGL_OK;
 }

@@ -166,16 +166,13 @@ static run next_run(emitter *s, const sglpass_section *sec, uint32_t first)
 {
     const sglpass_member *members = s->gathered.members.data + sec->first;
     sglir_id unpacked;
-    int64_t start, elements = 0;
-    run made = { .first = first, .count = run_length(s, sec, first, &unpacked, &start) };
-    if (made.count == 0) {
-        elements = sglir_elements(&members[first].type);
-        made.count = 1;
-        made.value = sglir_reshape(s->rewrite.to, members[first].update, 1, &elements);
-        return made;
-    }
+    int64_t start = 0, elements = 0;
+    uint32_t count = run_length(s, sec, first, &unpacked, &start);
+    run made = { .first = first, .count = count > 1 ? count : 1 };
     for (uint32_t i = 0; i < made.count; i++) elements += sglir_elements(&members[first + i].type);
-    made.value = view_range(s, unpacked, start, elements);
+    bool whole = count == 1 && elements == sglir_elements(sglir_type_of(s->rewrite.to, unpacked));
+    made.value = count > 1 || whole ? view_range(s, unpacked, start, elements)
+                                    : sglir_reshape(s->rewrite.to, members[first].update, 1, &elements);
     return made;
 }
 

@@ -293,13 +293,14 @@ bool sglpass_micro_remake(const sglpass_micro *m, const sglir_node *node, int di
     return true;
 }
 
-/* A use along a dimension: the first one that is met says how the value is local, others slice it for themselves. */
+/* A use of a whole value along a dimension: the first one that is met says how the value is local, others slice it for
+ * themselves. (A value whose sum is paid early by now is whole as well.) */
 static void want(sglpass_micro *m, sglpass_micro_use *use)
 {
     sglpass_micro_value *value = &m->values[use->value];
-    if (use->mode != SGLPASS_USE_LOCAL || value->form != SGLPASS_WHOLE) return;
+    if (use->mode == SGLPASS_USE_WHOLE || value->form != SGLPASS_WHOLE) return;
     if (value->dim < 0) value->dim = use->dim;
-    if (value->dim != use->dim) use->mode = SGLPASS_USE_SLICE;
+    use->mode = value->dim == use->dim ? SGLPASS_USE_LOCAL : SGLPASS_USE_SLICE;
 }
 
 static void want_local(sglpass_micro *m)
