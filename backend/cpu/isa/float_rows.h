@@ -1,0 +1,190 @@
+/* float_rows.h -- sums, extremes and row operations of one float dtype; a part of float_ops.h.
+ *
+ * Float32 sums run in the lanes of four vectors and are brought together in double, so a sum of a tile has an error of
+ * some ulp at most; longer sums are doubles outside. Maxima and minima are NaN once an element is.
+ * Odd invariant: the order of additions depends on the count alone, never on where the data lies. */
+
+typedef REAL vec __attribute__((vector_size(SGLCPU_VECTOR_BYTES)));
+/* The same at any address of a REAL. */
+typedef REAL loose_vec __attribute__((vector_size(SGLCPU_VECTOR_BYTES), aligned(sizeof(REAL)), may_alias));
+#if REAL_IS_F32
+typedef int32_t vec_mask __attribute__((vector_size(SGLCPU_VECTOR_BYTES)));
+#else
+typedef int64_t vec_mask __attribute__((vector_size(SGLCPU_VECTOR_BYTES)));
+#endif
+enum { LANES = SGLCPU_VECTOR_BYTES / (int)sizeof(REAL) };
+
+#define AT(pointer) (*(const loose_vec *)(pointer))
+#define PUT(pointer) (*(loose_vec *)(pointer))
+
+/* ---- folds: into one accumulator ------------------------------------------------------------------------------ */
+
+#define SUM_OF(name, TERM_VEC, TERM)                                                                                   \
+    static inline double name(const REAL *a, const REAL *b, int64_t count)                                             \
+    {                                                                                                                  \
+        UNUSED(b);                                                                                                     \
+        vec sums[4] = { { 0 }, { 0 }, { 0 }, { 0 } };                                                                  \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 4 * LANES <= count; i += 4 * LANES) {                                                               \
+            sums[0] += TERM_VEC(i);                                                                                    \
+            sums[1] += TERM_VEC(i + LANES);                                                                            \
+            sums[2] += TERM_VEC(i + 2 * LANES);                                                                        \
+            sums[3] += TERM_VEC(i + 3 * LANES);                                                                        \
+        }                                                                                                              \
+        for (; i + LANES <= count; i += LANES) sums[0] += TERM_VEC(i);                                                 \
+        const vec sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);                                                     \
+        double total = 0;                                                                                              \
+        for (int lane = 0; lane < LANES; lane++) total += (double)sum[lane];                                           \
+        for (; i < count; i++) total += TERM(i);                                                                       \
+        return total;                                                                                                  \
+    }
+#define PLAIN_VEC(at) AT(a + (at))
+#define PLAIN(at) (double)a[at]
+#define PRODUCT_VEC(at) (AT(a + (at)) * AT(b + (at)))
+#define PRODUCT(at) (double)a[at] * (double)b[at]
+SUM_OF(sum_of, PLAIN_VEC, PLAIN)
+SUM_OF(product_sum_of, PRODUCT_VEC, PRODUCT)
+
+static void fold_sum(void *accumulator, const void *a, const void *b, int64_t count)
+{
+    UNUSED(b);
+    *(double *)accumulator += sum_of(a, NULL, count);
+}
+
+static void fold_product(void *accumulator, const void *a, const void *b, int64_t count)
+{
+    *(double *)accumulator += product_sum_of(a, b, count);
+}
+
+static inline __attribute__((always_inline)) vec choose(vec_mask mask, vec yes, vec no)
+{
+    return (vec)((mask & (vec_mask)yes) | (~mask & (vec_mask)no));
+}
+
+#define EXTREME(name, BEATS)                                                                                           \
+    static inline double name(double start, const REAL *a, int64_t count)                                              \
+    {                                                                                                                  \
+        double best = start;                                                                                           \
+        int64_t i = 0;                                                                                                 \
+        if (count >= 2 * LANES) {                                                                                      \
+            vec even = AT(a), odd = AT(a + LANES);                                                                     \
+            for (i = 2 * LANES; i + 2 * LANES <= count; i += 2 * LANES) {                                              \
+                const vec x = AT(a + i), y = AT(a + i + LANES);                                                        \
+                even = choose((x BEATS even) | (x != x), x, even);                                                     \
+                odd = choose((y BEATS odd) | (y != y), y, odd);                                                        \
+            }                                                                                                          \
+            even = choose((odd BEATS even) | (odd != odd), odd, even);                                                 \
+            for (int lane = 0; lane < LANES; lane++) {                                                                 \
+                const double x = (double)even[lane];                                                                   \
+                best = x BEATS best || x != x ? x : best;                                                              \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; i < count; i++) {                                                                                       \
+            const double x = (double)a[i];                                                                             \
+            best = x BEATS best || x != x ? x : best;                                                                  \
+        }                                                                                                              \
+        return best;                                                                                                   \
+    }
+EXTREME(max_of, >)
+EXTREME(min_of, <)
+
+static void fold_max(void *accumulator, const void *a, const void *b, int64_t count)
+{
+    UNUSED(b);
+    *(double *)accumulator = max_of(*(double *)accumulator, a, count);
+}
+
+static void fold_min(void *accumulator, const void *a, const void *b, int64_t count)
+{
+    UNUSED(b);
+    *(double *)accumulator = min_of(*(double *)accumulator, a, count);
+}
+
+/* ---- columns: into one accumulator per column ------------------------------------------------------------------ */
+
+static inline const REAL *row_at(const void *a, int64_t row, int64_t row_bytes)
+{
+    return (const REAL *)((const char *)a + row * row_bytes);
+}
+
+/* Four rows are brought together in REAL before they meet the accumulators: a quarter of their traffic. */
+static void columns_sum(void *accumulators, const void *a, int64_t row_bytes, int64_t rows, int64_t count)
+{
+    double *out = accumulators;
+    int64_t row = 0;
+    for (; row + 4 <= rows; row += 4) {
+        const REAL *r0 = row_at(a, row, row_bytes), *r1 = row_at(a, row + 1, row_bytes);
+        const REAL *r2 = row_at(a, row + 2, row_bytes), *r3 = row_at(a, row + 3, row_bytes);
+        SGLCPU_LOOP out[i] += (double)((r0[i] + r1[i]) + (r2[i] + r3[i]));
+    }
+    for (; row < rows; row++) {
+        const REAL *r0 = row_at(a, row, row_bytes);
+        SGLCPU_LOOP out[i] += (double)r0[i];
+    }
+}
+
+#define COLUMNS_EXTREME(name, BEATS)                                                                                   \
+    static void name(void *accumulators, const void *a, int64_t row_bytes, int64_t rows, int64_t count)                \
+    {                                                                                                                  \
+        double *out = accumulators;                                                                                    \
+        for (int64_t row = 0; row < rows; row++) {                                                                     \
+            const REAL *from = row_at(a, row, row_bytes);                                                              \
+            SGLCPU_LOOP                                                                                                \
+            {                                                                                                          \
+                const double x = (double)from[i];                                                                      \
+                out[i] = x BEATS out[i] || x != x ? x : out[i];                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+COLUMNS_EXTREME(columns_max, >)
+COLUMNS_EXTREME(columns_min, <)
+
+/* ---- rows of scores and logits ---------------------------------------------------------------------------------- */
+
+static double row_max(const void *x, int64_t count) { return max_of(-__builtin_inf(), x, count); }
+
+/* In pieces, so that what the first loop wrote is summed while it is near. */
+static double row_exp(void *out_, const void *x_, double scale_, double shift_, int64_t total)
+{
+    REAL *out = out_;
+    const REAL *x = x_;
+    const REAL scale = (REAL)scale_, shift = (REAL)shift_;
+    double sum = 0;
+    for (int64_t start = 0; start < total; start += 1024) {
+        const int64_t count = total - start < 1024 ? total - start : 1024;
+        const REAL *from = x + start;
+        REAL *to = out + start;
+        SGLCPU_LOOP to[i] = CORE(exp)(from[i] * scale - shift);
+        sum += sum_of(to, NULL, count);
+    }
+    return sum;
+}
+
+static void row_scale(void *x_, double factor_, int64_t count)
+{
+    REAL *x = x_;
+    const REAL factor = (REAL)factor_;
+    SGLCPU_LOOP x[i] *= factor;
+}
+
+static void row_add(void *out_, const void *x_, int64_t count)
+{
+    REAL *out = out_;
+    const REAL *x = x_;
+    SGLCPU_LOOP out[i] += x[i];
+}
+
+static double row_dot(const void *a, const void *b, int64_t count) { return product_sum_of(a, b, count); }
+
+static void row_turn(void *out_, const void *x_, const void *cosine_, const void *sine_, int64_t half)
+{
+    REAL *out = out_;
+    const REAL *x = x_, *cosine = cosine_, *sine = sine_;
+    const int64_t count = half;
+    SGLCPU_LOOP
+    {
+        const REAL first = x[i], second = x[half + i];
+        out[i] = first * cosine[i] - second * sine[i];
+        out[half + i] = second * cosine[i] + first * sine[i];
+    }
+}

@@ -1,0 +1,5 @@
+/* ops_f64.c -- the loops of isa/float_ops.h in float64. */
+#define REAL double
+#define REAL_NAME(name) name##_f64
+#define REAL_IS_F32 0
+#include "backend/cpu/isa/float_ops.h"
