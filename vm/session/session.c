@@ -2,7 +2,8 @@
  *
  * Comes in: graphs and plans. Goes out: programs that feed, step and fetch. The first program decides where a state
  * lives; later ones find it there (the layout graph is handed to the passes), and new states come behind, for which the
- * state block grows by moving. Odd invariant: a freeze that fails leaves the session as it was. */
+ * state block grows by moving. A freeze plans; device memory is taken when a program is first fed or stepped. Odd
+ * invariant: a freeze that fails leaves the session as it was. */
 #include <string.h>
 
 #include "session/session.h"
@@ -27,17 +28,30 @@ static sgl_status find_device(sglcore_env *env, const char *name, const sglexec_
                         nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
+/* "plan:NAME": the null device's memory and launches under the decisions of another device, so that what a model needs
+ * there is told on a machine that has it not. */
+static sgl_status choose_ops(sgl_session *session, const char *device)
+{
+    static const char prefix[] = "plan:";
+    bool is_plan = strncmp(device, prefix, sizeof prefix - 1) == 0;
+    SGLCORE_TRY(find_device(&session->vm->env, is_plan ? device + sizeof prefix - 1 : device, &session->ops));
+    if (!is_plan) return SGL_OK;
+    session->planned = sglexec_device_null;
+    session->planned.native = session->ops->native;
+    session->planned.workspace = session->ops->workspace;
+    session->ops = &session->planned;
+    return SGL_OK;
+}
+
 sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
 {
     if (!vm || !session) return SGL_INVALID_ARGUMENT;
     *session = NULL;
-    const sglexec_device_ops *ops = NULL;
-    SGLCORE_TRY(find_device(&vm->env, device ? device : "cpu", &ops));
     sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->vm = vm;
-    made->ops = ops;
-    sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
+    sgl_status status = choose_ops(made, device ? device : "cpu");
+    if (status == SGL_OK) status = made->ops->open(&vm->env, vm->threads, &made->device);
     if (status != SGL_OK) {
         sglcore_free(&vm->env, made, sizeof *made);
         return status;
@@ -53,6 +67,7 @@ void sgl_session_free(sgl_session *session)
     sglcore_env *env = &session->vm->env;
     while (session->programs) sgl_program_free((sgl_program *)session->programs);
     if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
+    if (session->arena) session->ops->free(session->device, session->arena, session->arena_bytes);
     session->ops->close(session->device);
     sglir_graph_free(session->layout);
     sglsession_link_out(&session->link);
@@ -79,7 +94,8 @@ static sgl_status check_states(const sgl_session *session, const sglir_graph *g)
         sglir_type has = sglir_type_make(state.type.dtype, state.type.rank, state.type.dims);
         if (sglir_type_equal(&has, sglir_type_of(g, node->out_first))) continue;
         char a[160], b[160];
-        return sglcore_fail(g->env, SGL_TYPE, "%s: the graph wants %s, the session has it as %s from an earlier program", name,
+        return sglcore_fail(g->env, SGL_TYPE,
+                            "%s: the graph wants %s, the session has it as %s from an earlier program", name,
                             sglir_type_text(sglir_type_of(g, node->out_first), a, sizeof a),
                             sglir_type_text(&has, b, sizeof b));
     }
@@ -123,7 +139,8 @@ static sgl_status layout_take_members(sglir_graph *layout, const sglir_graph *fr
 }
 
 /* The layout after this program: what was there, and what the program adds. */
-static sgl_status merge_layout(sglcore_env *env, const sglir_graph *old, const sglir_graph *placed, sglir_graph **merged)
+static sgl_status merge_layout(sglcore_env *env, const sglir_graph *old, const sglir_graph *placed,
+                               sglir_graph **merged)
 {
     SGLCORE_TRY(sglir_graph_new(env, "layout", merged));
     sgl_status status = SGL_OK;
@@ -140,35 +157,7 @@ static sgl_status merge_layout(sglcore_env *env, const sglir_graph *old, const s
     return status;
 }
 
-/* A larger state block with the old content, or *block NULL when the old one is large enough. */
-static sgl_status grow_state(sgl_session *session, int64_t bytes, void **block)
-{
-    *block = NULL;
-    if (bytes <= session->state_bytes) return SGL_OK;
-    SGLCORE_TRY(session->ops->alloc(session->device, bytes, block));
-    sgl_status status = SGL_OK;
-    if (session->state) status = session->ops->copy(session->device, *block, session->state, session->state_bytes);
-    if (status != SGL_OK) session->ops->free(session->device, *block, bytes);
-    return status;
-}
-
-static sgl_status alloc_space(sgl_program *program, sglir_space space, void **block)
-{
-    int64_t bytes = program->program->space_bytes[space];
-    if (bytes == 0) return SGL_OK;
-    return program->session->ops->alloc(program->session->device, bytes, block);
-}
-
-static sgl_status alloc_spaces(sgl_program *program)
-{
-    const sglexec_device_ops *ops = program->session->ops;
-    const sglexec_program *p = program->program;
-    SGLCORE_TRY(alloc_space(program, SGLIR_SPACE_ARENA, &program->arena));
-    SGLCORE_TRY(alloc_space(program, SGLIR_SPACE_IO, &program->io));
-    SGLCORE_TRY(alloc_space(program, SGLIR_SPACE_CONST, &program->constants));
-    if (!p->constants.count) return SGL_OK;
-    return ops->write(program->session->device, program->constants, 0, p->constants.data, p->constants.count);
-}
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static void free_space(sgl_program *program, sglir_space space, void *block)
 {
@@ -181,7 +170,6 @@ void sgl_program_free(sgl_program *program)
     sgl_session *session = program->session;
     sglcore_env *env = &session->vm->env;
     if (program->prepared) session->ops->release(session->device, program->prepared);
-    free_space(program, SGLIR_SPACE_ARENA, program->arena);
     free_space(program, SGLIR_SPACE_IO, program->io);
     free_space(program, SGLIR_SPACE_CONST, program->constants);
     sglexec_program_free(program->program);
@@ -193,8 +181,10 @@ void sgl_program_free(sgl_program *program)
 sglplan sglsession_plan(const sgl_session *session, const sgl_plan *plan)
 {
     sglplan made;
-    if (plan) made = plan->plan;
-    else sglplan_init(&made);
+    if (plan)
+        made = plan->plan;
+    else
+        sglplan_init(&made);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) made.native[op] = session->ops->native((sglir_op)op);
     return made;
 }
@@ -204,33 +194,25 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
     sgl_session *session = program->session;
     sglcore_env *env = &session->vm->env;
     sglplan own = sglsession_plan(session, plan);
-    const sglpass_context context = { .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace };
+    const sglpass_context context = {
+        .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace
+    };
     SGLCORE_TRY(sglpass_run(&context, graph->ir, NULL, &program->placed));
     SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
-    SGLCORE_TRY(session->ops->prepare(session->device, program->program, &program->prepared));
-    return alloc_spaces(program);
+    return session->ops->prepare(session->device, program->program, &program->prepared);
 }
 
 /* The last step of a freeze: what can fail is done before anything of the session changes. */
 static sgl_status bind_program(sgl_program *program)
 {
     sgl_session *session = program->session;
-    int64_t bytes = program->program->space_bytes[SGLIR_SPACE_STATE];
+    const int64_t *bytes = program->program->space_bytes;
     sglir_graph *layout = NULL;
-    void *block = NULL;
     SGLCORE_TRY(merge_layout(&session->vm->env, session->layout, program->placed, &layout));
-    sgl_status status = grow_state(session, bytes, &block);
-    if (status != SGL_OK) {
-        sglir_graph_free(layout);
-        return status;
-    }
     sglir_graph_free(session->layout);
     session->layout = layout;
-    if (block) {
-        if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
-        session->state = block;
-        session->state_bytes = bytes;
-    }
+    session->state_planned = larger(session->state_planned, bytes[SGLIR_SPACE_STATE]);
+    session->arena_planned = larger(session->arena_planned, bytes[SGLIR_SPACE_ARENA]);
     sglsession_link_in(&session->programs, &program->link);
     return SGL_OK;
 }
@@ -253,11 +235,63 @@ sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_pl
     return SGL_OK;
 }
 
+/* ---- device memory ------------------------------------------------------------------------------------------------ */
+
+/* A larger state block takes over the content of the old one. */
+sgl_status sglsession_ready_states(sgl_session *session)
+{
+    void *block = NULL;
+    if (session->state_bytes >= session->state_planned) return SGL_OK;
+    SGLCORE_TRY(session->ops->alloc(session->device, session->state_planned, &block));
+    if (session->state) {
+        sgl_status status = session->ops->copy(session->device, block, session->state, session->state_bytes);
+        if (status != SGL_OK) {
+            session->ops->free(session->device, block, session->state_planned);
+            return status;
+        }
+        session->ops->free(session->device, session->state, session->state_bytes);
+    }
+    session->state = block;
+    session->state_bytes = session->state_planned;
+    return SGL_OK;
+}
+
+static sgl_status ready_arena(sgl_session *session)
+{
+    if (session->arena_bytes >= session->arena_planned) return SGL_OK;
+    if (session->arena) session->ops->free(session->device, session->arena, session->arena_bytes);
+    session->arena = NULL;
+    session->arena_bytes = 0;
+    SGLCORE_TRY(session->ops->alloc(session->device, session->arena_planned, &session->arena));
+    session->arena_bytes = session->arena_planned;
+    return SGL_OK;
+}
+
+static sgl_status ready_space(sgl_program *program, sglir_space space, void **block)
+{
+    int64_t bytes = program->program->space_bytes[space];
+    if (bytes == 0 || *block) return SGL_OK;
+    return program->session->ops->alloc(program->session->device, bytes, block);
+}
+
+sgl_status sglsession_ready(sgl_program *program)
+{
+    sgl_session *session = program->session;
+    const sglexec_program *p = program->program;
+    bool has_constants = program->constants != NULL;
+    SGLCORE_TRY(sglsession_ready_states(session));
+    SGLCORE_TRY(ready_arena(session));
+    SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
+    SGLCORE_TRY(ready_space(program, SGLIR_SPACE_CONST, &program->constants));
+    if (has_constants || !p->constants.count) return SGL_OK;
+    return session->ops->write(session->device, program->constants, 0, p->constants.data, p->constants.count);
+}
+
 /* ---- feed, step, fetch ------------------------------------------------------------------------------------------ */
 
 static void *space_base(const sgl_program *program, uint8_t space)
 {
-    void *const bases[] = { NULL, program->arena, program->session->state, program->io, program->constants };
+    void *const bases[] = { NULL, program->session->arena, program->session->state, program->io, program->constants };
     return bases[space];
 }
 
@@ -281,13 +315,14 @@ static sgl_status find_port(const sgl_program *program, const char *what, const 
             *port = &ports[i];
             int64_t wanted = operand_bytes(&ports[i].operand);
             if (wanted == (int64_t)bytes) return SGL_OK;
-            return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s '%s' has %lld bytes, not %zu", what, name, (long long)wanted, bytes);
+            return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s '%s' has %lld bytes, not %zu", what, name,
+                                (long long)wanted, bytes);
         }
         if (listed < 64) names[listed++] = has;
     }
     const char *nearest = sglcore_nearest(name, names, listed);
-    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s%s%s", what, name, nearest ? "; did you mean '" : "",
-                        nearest ? nearest : "", nearest ? "'?" : "");
+    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s%s%s", what, name,
+                        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes)
@@ -296,6 +331,7 @@ sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, si
     const sglexec_program *p = program->program;
     const sglexec_port *port = NULL;
     SGLCORE_TRY(find_port(program, "feed", p->feeds.data, p->feeds.count, name, bytes, &port));
+    SGLCORE_TRY(sglsession_ready(program));
     const sgl_session *session = program->session;
     return session->ops->write(session->device, space_base(program, port->operand.space), port->operand.offset, data,
                                (int64_t)bytes);
@@ -305,8 +341,10 @@ sgl_status sgl_step(sgl_program *program)
 {
     if (!program) return SGL_INVALID_ARGUMENT;
     sgl_session *session = program->session;
-    void *const spaces[] = { NULL, program->arena, session->state, program->io, program->constants };
-    SGLCORE_TRY(sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared, program->program, spaces, NULL));
+    SGLCORE_TRY(sglsession_ready(program));
+    void *const spaces[] = { NULL, session->arena, session->state, program->io, program->constants };
+    SGLCORE_TRY(sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared, program->program,
+                               spaces, NULL));
     program->steps_done++;
     return SGL_OK;
 }
@@ -315,7 +353,8 @@ sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t 
 {
     if (!program || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
     if (!program->steps_done)
-        return sglcore_fail(&program->session->vm->env, SGL_WRONG_STATE, "fetch '%s': the program has not stepped yet", name);
+        return sglcore_fail(&program->session->vm->env, SGL_WRONG_STATE, "fetch '%s': the program has not stepped yet",
+                            name);
     const sglexec_program *p = program->program;
     const sglexec_port *port = NULL;
     SGLCORE_TRY(find_port(program, "fetch", p->fetches.data, p->fetches.count, name, bytes, &port));
@@ -360,7 +399,7 @@ sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s)
     return session->ops->peak_flops(session->device, flops_per_s);
 }
 
-int64_t sgl_session_bytes(const sgl_session *session) { return session ? session->state_bytes : 0; }
+int64_t sgl_session_bytes(const sgl_session *session) { return session ? session->state_planned : 0; }
 
 int64_t sgl_program_bytes(const sgl_program *program)
 {

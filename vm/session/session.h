@@ -59,7 +59,7 @@ struct sgl_program {
     sglexec_program *program;
     sglir_graph *placed;  /* the graph it was frozen from, for reports */
     void *prepared;
-    void *arena, *io, *constants; /* device blocks of program->space_bytes */
+    void *io, *constants; /* device blocks of program->space_bytes, NULL until first used */
     int64_t steps_done;
 };
 
@@ -67,10 +67,13 @@ struct sgl_session {
     sglsession_link link;
     sgl_vm *vm;
     const sglexec_device_ops *ops;
+    sglexec_device_ops planned; /* of a session that only plans: ops points here */
     sglexec_device *device;
     sglir_graph *layout;  /* INPUT nodes with places, and members: where each state lives */
-    void *state;          /* device block */
-    int64_t state_bytes;
+    void *state;          /* device block; what has been planned may be more than what is there yet */
+    int64_t state_bytes, state_planned;
+    void *arena;          /* device block that all programs use in turn: nothing in it outlives a step */
+    int64_t arena_bytes, arena_planned;
     sglsession_link *programs;
 };
 
@@ -86,6 +89,10 @@ typedef struct sglsession_state {
 } sglsession_state;
 bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state);
 bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state);
+/* Device memory is taken when it is first used, so that planning alone takes none: the state block, or everything that
+ * the program needs to be fed and stepped. Does nothing when it is there. */
+sgl_status sglsession_ready_states(sgl_session *session);
+sgl_status sglsession_ready(sgl_program *program);
 /* Frees what the last sgl_checkpoint_find handed out. */
 void sglsession_forget_found(sgl_vm *vm);
 /* The plan of the host, or the default one, with what the session's device runs whole. */

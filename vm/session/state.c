@@ -98,6 +98,7 @@ sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, si
     if (!session || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
     sglsession_state state;
     SGLCORE_TRY(find_checked(session, name, bytes, &state));
+    SGLCORE_TRY(sglsession_ready_states(session));
     return session->ops->read(session->device, session->state, state.offset, data, state.bytes);
 }
 
@@ -106,6 +107,7 @@ sgl_status sgl_state_write(sgl_session *session, const char *name, const void *d
     if (!session || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
     sglsession_state state;
     SGLCORE_TRY(find_checked(session, name, bytes, &state));
+    SGLCORE_TRY(sglsession_ready_states(session));
     return session->ops->write(session->device, session->state, state.offset, data, state.bytes);
 }
 
@@ -158,7 +160,8 @@ sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t st
     sglcore_env *env = &session->vm->env;
     saved s = { 0 };
     SGLCORE_VEC(sglstore_source) sources = { 0 };
-    sgl_status status = gather(session, false, &s);
+    sgl_status status = sglsession_ready_states(session);
+    if (status == SGL_OK) status = gather(session, false, &s);
     for (int64_t i = 0; i < s.states.count && status == SGL_OK; i++) {
         const sglsession_state *state = &s.states.data[i];
         status = sglcore_vec_push(env, &sources, (sglstore_source){ state->name, state->type, (uint8_t)state->role,
@@ -176,7 +179,8 @@ sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int param
     sglcore_env *env = &session->vm->env;
     saved s = { 0 };
     SGLCORE_VEC(sglstore_target) targets = { 0 };
-    sgl_status status = gather(session, parameters_only, &s);
+    sgl_status status = sglsession_ready_states(session);
+    if (status == SGL_OK) status = gather(session, parameters_only, &s);
     for (int64_t i = 0; i < s.states.count && status == SGL_OK; i++) {
         const sglsession_state *state = &s.states.data[i];
         status = sglcore_vec_push(env, &targets, (sglstore_target){ state->name, state->type, (uint8_t)state->role,

@@ -248,7 +248,8 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
     trainer t = { .session = session, .env = &session->vm->env, .config = config, .step = config->start_step, .saved = -1,
                   .evaluated = -1, .end = config->steps, .tokens = tokens_per_step(config->train) };
     if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
-    sgl_status status = find_scalars(&t);
+    sgl_status status = sglsession_ready(config->train);
+    if (status == SGL_OK) status = find_scalars(&t);
     if (status == SGL_OK) status = run(&t);
     sglcore_free(t.env, t.names, (size_t)t.count * sizeof *t.names);
     sglcore_free(t.env, t.values, (size_t)t.count * sizeof *t.values);
