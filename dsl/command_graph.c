@@ -1,7 +1,7 @@
 /* command_graph.c -- `sgl graph`, `sgl memory`, `sgl doctor`: seeing before running.
  *
- * Comes in: a script. Goes out: its graph after any pass, or the memory of its frozen program. Nothing is computed: the
- * programs are planned for the CPU and never stepped. */
+ * Comes in: a script. Goes out: its graph after any pass, or the memory of its frozen program. Nothing is computed and no
+ * memory is taken: the programs are planned as for the CPU, however large. */
 #include <errno.h>
 #include <string.h>
 
@@ -101,8 +101,8 @@ int command_memory(int argc, char **argv)
     sgl_program *program = NULL;
     sgl_status status = open_look(&l, positional[0], &settings, which);
     if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
-    if (status == SGL_OK) status = sgl_program_report(program, "memory", format, command_write, stdout);
     if (status == SGL_OK && svg) status = write_svg(l.vm, program, svg);
+    if (status == SGL_OK) status = sgl_program_report(program, "memory", format, command_write, stdout);
     code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
     sgl_close(l.vm);
     return code;

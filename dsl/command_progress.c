@@ -169,7 +169,8 @@ static void print_numbers(command_progress *p, const sgl_step_record *r)
     if (r->tokens) printf("  %s tok/s", shortened((double)r->tokens / (p->steady_ms / 1000), a));
     if (p->peak_flops > 0)
         printf("  mfu %.0f%%", 100 * sgl_program_flops(p->program) / (p->steady_ms / 1000) / p->peak_flops);
-    printf("  %.0f MiB", (double)(sgl_session_bytes(p->session) + sgl_program_bytes(p->program)) / 1048576);
+    double mib = (double)(sgl_session_bytes(p->session) + sgl_program_bytes(p->program)) / 1048576;
+    printf("  %.*f MiB", mib < 10 ? 1 : 0, mib);
     print_extras(r);
     printf("  left %s", duration((double)(r->steps - r->step) * p->steady_ms / 1000, a));
 }
@@ -186,7 +187,8 @@ sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
         p->every = r->steps / 50 > 0 ? r->steps / 50 : 1;
         p->steady_ms = r->step_ms;
     }
-    p->steady_ms = 0.9 * p->steady_ms + 0.1 * r->step_ms;
+    /* The first step warms caches up and says little of the others. */
+    p->steady_ms = r->step == p->first_step + 1 ? r->step_ms : 0.9 * p->steady_ms + 0.1 * r->step_ms;
     p->last_step = r->step;
     p->last_loss = value_of(r, "loss");
     if (p->log) {

@@ -71,6 +71,7 @@ static int open_tokens(lua_State *L)
                                    "setting data.path (`--data FILE` of the command)");
     } else {
         request->status = sgl_tokens_open(job->vm, &config, &request->tokens);
+        if (request->status == SGL_NOT_FOUND) request->status = SGL_IO; /* NOT_FOUND means that none is declared */
     }
     return 0;
 }

@@ -8,8 +8,12 @@
 
 static int command_version(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    const command_option options[] = { { 0 } };
+    const command c = { "version", "", "Prints the version.", NULL, 0, 0, options };
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, NULL, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
     printf("sgl %s\n", sgl_version());
     return COMMAND_OK;
 }
@@ -57,7 +61,7 @@ static int run(int argc, char **argv)
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return command_help(1, argv);
-    if (strcmp(name, "--version") == 0) return command_version(argc, argv);
+    if (strcmp(name, "--version") == 0) return command_version(1, argv);
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc, argv);
     const char *names[COMMANDS];
