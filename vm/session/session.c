@@ -28,30 +28,17 @@ static sgl_status find_device(sglcore_env *env, const char *name, const sglexec_
                         nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-/* "plan:NAME": the null device's memory and launches under the decisions of another device, so that what a model needs
- * there is told on a machine that has it not. */
-static sgl_status choose_ops(sgl_session *session, const char *device)
-{
-    static const char prefix[] = "plan:";
-    bool is_plan = strncmp(device, prefix, sizeof prefix - 1) == 0;
-    SGLCORE_TRY(find_device(&session->vm->env, is_plan ? device + sizeof prefix - 1 : device, &session->ops));
-    if (!is_plan) return SGL_OK;
-    session->planned = sglexec_device_null;
-    session->planned.native = session->ops->native;
-    session->planned.workspace = session->ops->workspace;
-    session->ops = &session->planned;
-    return SGL_OK;
-}
-
 sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
 {
     if (!vm || !session) return SGL_INVALID_ARGUMENT;
     *session = NULL;
+    const sglexec_device_ops *ops = NULL;
+    SGLCORE_TRY(find_device(&vm->env, device ? device : "cpu", &ops));
     sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->vm = vm;
-    sgl_status status = choose_ops(made, device ? device : "cpu");
-    if (status == SGL_OK) status = made->ops->open(&vm->env, vm->threads, &made->device);
+    made->ops = ops;
+    sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
     if (status != SGL_OK) {
         sglcore_free(&vm->env, made, sizeof *made);
         return status;

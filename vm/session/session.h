@@ -67,7 +67,6 @@ struct sgl_session {
     sglsession_link link;
     sgl_vm *vm;
     const sglexec_device_ops *ops;
-    sglexec_device_ops planned; /* of a session that only plans: ops points here */
     sglexec_device *device;
     sglir_graph *layout;  /* INPUT nodes with places, and members: where each state lives */
     void *state;          /* device block; what has been planned may be more than what is there yet */
