@@ -33,7 +33,8 @@ static bool in_class(int c, int class)
     case 'u': is = isupper(c); break;
     case 'w': is = isalnum(c); break;
     case 'x': is = isxdigit(c); break;
-    default: return class == c; /* an escaped character */
+    case 'z': is = c == '\0'; break; /* no longer in the manual, but still there */
+    default: return class == c;      /* an escaped character */
     }
     return isupper(class) ? !is : is;
 }
@@ -142,10 +143,10 @@ static const char *match_again(sgldsl_matcher *m, const char *s, int digit)
 {
     int i = digit - '1';
     if (i < 0 || i >= m->captures || m->capture[i].length == SGLDSL_CAPTURE_OPEN) {
-        luaL_error(m->L, "invalid capture index %%%d in pattern", i + 1);
+        luaL_error(m->L, "invalid capture index %%%d", i + 1);
     }
     ptrdiff_t length = m->capture[i].length;
-    if (length < 0) length = 0; /* a position is an empty text */
+    if (length < 0) return NULL; /* a position is no text */
     m->job->instructions_left -= length / 8;
     if (m->subject_end - s < length || memcmp(m->capture[i].start, s, (size_t)length) != 0) return NULL;
     return s + length;
