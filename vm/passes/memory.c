@@ -32,6 +32,7 @@ typedef struct request {
 typedef struct copier {
     sglir_rewrite rewrite;
     sglpass_view *views; /* of the old graph */
+    uint8_t *live;       /* per node of it */
     SGLCORE_VEC(request) requests;
     sglcore_arena arena;
 } copier;
@@ -79,7 +80,9 @@ static void copy_scan(copier *c, sglir_id id)
     for (int i = 0; i <= count; i++) types[i] = *sglir_type_of(from, body->parameters.data[i]);
     sglir_id region = sglir_region_begin(to, types, count + 1, ids);
     for (int i = 0; i <= count; i++) c->rewrite.map[body->parameters.data[i]] = ids[i];
-    for (int64_t n = 0; n < body->nodes.count && to->status == SGL_OK; n++) copy_node(c, body->nodes.data[n]);
+    for (int64_t n = 0; n < body->nodes.count && to->status == SGL_OK; n++) {
+        if (c->live[body->nodes.data[n]]) copy_node(c, body->nodes.data[n]);
+    }
     for (int i = 0; i < count; i++) ids[i] = copy_turn(c, body, i);
     sglir_region_end(to, ids, count);
     for (int i = 0; i < count; i++) ids[i] = c->rewrite.map[sglir_arg(from, node, (uint32_t)i)];
@@ -146,16 +149,16 @@ static void serve(copier *c, sglir_id node, bool before)
     }
 }
 
-static sgl_status copy_nodes(copier *c, uint8_t *live)
+static sgl_status copy_nodes(copier *c)
 {
     const sglir_graph *from = c->rewrite.from;
     const sglir_region *top = &from->regions.data[0];
-    SGLCORE_TRY(sglir_mark_live(from, live));
+    SGLCORE_TRY(sglir_mark_live(from, c->live));
     sglpass_find_views(from, c->views);
     SGLCORE_TRY(request_copies(c));
     for (int64_t n = 0; n < top->nodes.count && sglir_status(c->rewrite.to) == SGL_OK; n++) {
         sglir_id node = top->nodes.data[n];
-        if (!live[node]) continue;
+        if (!c->live[node]) continue;
         serve(c, node, true);
         copy_node(c, node);
         serve(c, node, false);
@@ -182,8 +185,8 @@ static sgl_status add_copies(sglcore_env *env, const sglir_graph *in, sglir_grap
     copier c = { .arena = { .env = env } };
     SGLCORE_TRY(sglir_rewrite_begin(env, in, "memory", NULL, &c.rewrite));
     c.views = sglcore_arena_alloc(&c.arena, (size_t)in->values.count * sizeof *c.views);
-    uint8_t *live = sglcore_arena_alloc(&c.arena, (size_t)in->nodes.count);
-    sgl_status status = c.views == NULL || live == NULL ? SGL_OUT_OF_MEMORY : copy_nodes(&c, live);
+    c.live = sglcore_arena_alloc(&c.arena, (size_t)in->nodes.count);
+    sgl_status status = c.views == NULL || c.live == NULL ? SGL_OUT_OF_MEMORY : copy_nodes(&c);
     if (status != SGL_OK) c.rewrite.to->status = status;
     status = sglir_rewrite_end(&c.rewrite, true, out);
     if (status == SGL_OK) status = put_copies(&c, *out);

@@ -5,8 +5,6 @@
  * their first user. What writes a state's new value comes after all that reads the old one, where that is possible, so
  * that `memory` can write it in place. Odd invariant: only the lists of nodes in the regions change; ids stay, so a
  * user's id is still larger than its makers'. */
-#include <string.h>
-
 #include "passes/alias.h"
 #include "passes/pass.h"
 #include "passes/schedule_order.h"
@@ -296,7 +294,7 @@ static sgl_status list_units(scheduler *s, const uint32_t *order, const sglpass_
     if (s->list.count != region->nodes.count)
         return sglcore_fail(s->env, SGL_INTERNAL, "schedule: %lld nodes became %lld", (long long)region->nodes.count,
                             (long long)s->list.count);
-    memcpy(region->nodes.data, s->list.data, (size_t)s->list.count * sizeof *s->list.data);
+    for (int64_t i = 0; i < s->list.count; i++) region->nodes.data[i] = s->list.data[i];
     return SGL_OK;
 }
 

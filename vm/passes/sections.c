@@ -284,13 +284,11 @@ static sgl_status run_pass(emitter *s)
     return list_members(s);
 }
 
-sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+static sgl_status gather_graph(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     sglcore_env *env = context->env;
-    if (in->members.count > 0) return sglir_rewrite_graph(env, in, "sections", NULL, NULL, out); /* it has them */
     emitter s = { .env = env, .gathered = { .env = env, .from = in, .layout = context->layout } };
     sglcore_arena arena = { .env = env };
-    *out = NULL;
     s.gathered.live = sglcore_arena_alloc(&arena, (size_t)in->nodes.count);
     s.gathered.member_of = sglcore_arena_alloc(&arena, (size_t)in->values.count * sizeof *s.gathered.member_of);
     sgl_status status = s.gathered.live == NULL || s.gathered.member_of == NULL ? SGL_OUT_OF_MEMORY : SGL_OK;
@@ -305,5 +303,19 @@ sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *i
     sglcore_vec_free(env, &s.ids);
     sglcore_vec_free(env, &s.numbers);
     sglcore_arena_free(&arena);
+    return status;
+}
+
+sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    *out = NULL;
+    sglir_graph *clean; /* loops are copied whole: without what is dead in them */
+    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "sections", NULL, NULL, &clean));
+    if (in->members.count > 0) { /* it has its sections */
+        *out = clean;
+        return SGL_OK;
+    }
+    sgl_status status = gather_graph(context, clean, out);
+    sglir_graph_free(clean);
     return status;
 }

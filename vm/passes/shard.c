@@ -356,14 +356,12 @@ static sgl_status mark_live(sglpass_micro *m, uint8_t *live)
     return SGL_OK;
 }
 
-sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+static sgl_status split_graph(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     sglpass_micro m = {
         .context = context, .env = context->env, .from = in, .parts = context->plan->mesh[SGLIR_AXIS_MICRO]
     };
-    if (m.parts <= 1) return sglir_rewrite_graph(m.env, in, "shard", NULL, NULL, out);
     sglcore_arena arena = { .env = m.env };
-    *out = NULL;
     m.values = sglcore_arena_alloc(&arena, (size_t)in->values.count * sizeof *m.values);
     m.nodes = sglcore_arena_alloc(&arena, (size_t)in->nodes.count * sizeof *m.nodes);
     uint8_t *live = sglcore_arena_alloc(&arena, (size_t)in->nodes.count);
@@ -371,5 +369,19 @@ sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, 
     if (status == SGL_OK) status = split_batch(&m, out);
     sglcore_vec_free(m.env, &m.uses);
     sglcore_arena_free(&arena);
+    return status;
+}
+
+sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    *out = NULL;
+    sglir_graph *clean; /* loops are copied whole: without what is dead in them */
+    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", NULL, NULL, &clean));
+    if (context->plan->mesh[SGLIR_AXIS_MICRO] <= 1) {
+        *out = clean;
+        return SGL_OK;
+    }
+    sgl_status status = split_graph(context, clean, out);
+    sglir_graph_free(clean);
     return status;
 }
