@@ -93,7 +93,7 @@ static void refuse_value(lua_State *L, const char *op, const char *name, const c
     case LUA_TNUMBER: sgldsl_push_number_text(L, -1); break;
     case LUA_TSTRING: lua_pushfstring(L, "'%s'", lua_tostring(L, -1)); break;
     case LUA_TBOOLEAN: lua_pushstring(L, lua_toboolean(L, -1) ? "true" : "false"); break;
-    default: lua_pushfstring(L, "a %s value", luaL_typename(L, -1)); break;
+    default: lua_pushfstring(L, "a %s value", sgldsl_typename(L, -1)); break;
     }
     sgldsl_error(L, "%s: attribute '%s' must be %s, not %s", op, name, wanted, lua_tostring(L, -1));
 }

@@ -11,7 +11,7 @@
 static void read_type(lua_State *L, const char *what, sgl_type *type)
 {
     const sgldsl_tensor *tensor = sgldsl_to_tensor(L, 1);
-    if (tensor == NULL) sgldsl_error(L, "%s: %s value where a tensor must be", what, luaL_typename(L, 1));
+    if (tensor == NULL) sgldsl_error(L, "%s: %s value where a tensor must be", what, sgldsl_typename(L, 1));
     sgldsl_type_of(L, tensor, what, type);
 }
 
@@ -54,7 +54,7 @@ sgl_dtype sgldsl_dtype_argument(lua_State *L, int index, const char *what)
     sgl_dtype dtype = SGL_F32;
     const char *name = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : NULL;
     if (name == NULL)
-        sgldsl_error(L, "%s: the dtype is a %s value, it must be a string", what, luaL_typename(L, index));
+        sgldsl_error(L, "%s: the dtype is a %s value, it must be a string", what, sgldsl_typename(L, index));
     if (sgl_dtype_from_name(name, &dtype) == SGL_OK) return dtype;
     lua_newtable(L);
     for (int i = 0; i < SGL_DTYPE_COUNT; i++) {

@@ -177,6 +177,8 @@ int sgldsl_edit_distance(const char *a, const char *b); /* -1: not near */
 const char *sgldsl_nearest(lua_State *L, const char *name, int index);
 /* Pushes a number as the shortest text that reads back as the same number, with '.' in every locale. */
 void sgldsl_push_number_text(lua_State *L, int index);
+/* What a message calls the kind of a value. */
+const char *sgldsl_typename(lua_State *L, int index);
 /* A text argument that is a name: not empty, no zero byte, at most SGLDSL_NAME_BYTES. */
 const char *sgldsl_name(lua_State *L, int index, const char *what);
 

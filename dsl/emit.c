@@ -110,7 +110,7 @@ static sgl_dtype number_dtype(lua_State *L, int index, sgl_dtype weak)
 static void refuse_argument(lua_State *L, const char *op, int index, int position)
 {
     sgldsl_error(L, "%s: argument %d is a %s value; it must be a tensor or a number", op, position,
-                 luaL_typename(L, index));
+                 sgldsl_typename(L, index));
 }
 
 static void read_arguments(lua_State *L, const char *op, sgldsl_graph *graph, int first, int count, sgl_value *values)
@@ -181,7 +181,7 @@ int sgldsl_core_emit(lua_State *L)
 int sgldsl_core_constant(lua_State *L)
 {
     if (!is_number(L, 1))
-        sgldsl_error(L, "constant: the value is a %s value, it must be a number", luaL_typename(L, 1));
+        sgldsl_error(L, "constant: the value is a %s value, it must be a number", sgldsl_typename(L, 1));
     sgl_dtype dtype = sgldsl_dtype_argument(L, 2, "constant");
     sgldsl_graph *graph = sgldsl_tracing(L, "constant");
     sgldsl_push_tensor(L, graph, emit_constant(L, "constant", graph, 1, dtype));

@@ -175,7 +175,7 @@ int sgldsl_message(lua_State *L)
     lua_settop(L, 1);
     if (!lua_isstring(L, 1)) {
         if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
-            lua_pushfstring(L, "(the error is a %s, not a text)", luaL_typename(L, 1));
+            lua_pushfstring(L, "(the error is a %s, not a text)", sgldsl_typename(L, 1));
         }
         lua_replace(L, 1);
         lua_settop(L, 1);

@@ -39,7 +39,7 @@ static void read_paths(lua_State *L, int table, sgl_tokens_config *config)
     for (lua_Unsigned i = 0; i < count; i++) {
         size_t length;
         if (lua_rawgeti(L, list, (lua_Integer)i + 1) != LUA_TSTRING) {
-            sgldsl_error(L, "data: path %d is a %s value, it must be a string", (int)i + 1, luaL_typename(L, -1));
+            sgldsl_error(L, "data: path %d is a %s value, it must be a string", (int)i + 1, sgldsl_typename(L, -1));
         }
         paths[i] = lua_tolstring(L, -1, &length);
         if (length != strlen(paths[i])) sgldsl_error(L, "data: path '%s' holds a zero byte", paths[i]);
@@ -230,7 +230,7 @@ static int feed_batch(lua_State *L)
     }
     if (lua_type(L, -1) != LUA_TTABLE) {
         sgldsl_error(L, "batch: the data function gave a %s value, it must give a table of feeds",
-                     luaL_typename(L, -1));
+                     sgldsl_typename(L, -1));
     }
     int batch = lua_gettop(L);
     const char *name;

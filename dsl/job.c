@@ -55,7 +55,7 @@ static void check_job(lua_State *L, const char *name)
     } else if (lua_isnil(L, -2)) {
         lua_pushfstring(L, "%s: it returned nothing; %s", name, how);
     } else {
-        lua_pushfstring(L, "%s: it returned a %s value; %s", name, luaL_typename(L, -2), how);
+        lua_pushfstring(L, "%s: it returned a %s value; %s", name, sgldsl_typename(L, -2), how);
     }
     lua_error(L);
 }
@@ -231,7 +231,7 @@ static int fill_plan(lua_State *L)
     sgldsl_push_job_call(L, "plan_fields");
     lua_call(L, 1, 1);
     if (lua_type(L, -1) != LUA_TTABLE)
-        sgldsl_error(L, "the job's plan is a %s value, it must be a table", luaL_typename(L, -1));
+        sgldsl_error(L, "the job's plan is a %s value, it must be a table", sgldsl_typename(L, -1));
     int fields = lua_gettop(L);
     lua_pushnil(L);
     while (lua_next(L, fields) != 0) {
@@ -247,7 +247,7 @@ static int fill_plan(lua_State *L)
             value.i = lua_tointeger(L, -1);
             value.f = lua_tonumber(L, -1);
             break;
-        default: sgldsl_error(L, "plan: %s is a %s value", value.name, luaL_typename(L, -1));
+        default: sgldsl_error(L, "plan: %s is a %s value", value.name, sgldsl_typename(L, -1));
         }
         sgldsl_check(L, sgl_plan_set(plan, &value));
         lua_pop(L, 1);

@@ -176,7 +176,7 @@ static bool add_value(sgldsl_matcher *m, luaL_Buffer *result, const char *start,
         luaL_addlstring(result, start, (size_t)(end - start));
         return false;
     }
-    if (!lua_isstring(L, -1)) luaL_error(L, "invalid replacement value (a %s)", luaL_typename(L, -1));
+    if (!lua_isstring(L, -1)) luaL_error(L, "invalid replacement value (a %s)", sgldsl_typename(L, -1));
     luaL_addvalue(result);
     return true;
 }

@@ -78,7 +78,7 @@ int sgldsl_core_declare(lua_State *L)
     case LUA_TNUMBER: sgldsl_push_number_text(L, 3); break;
     case LUA_TBOOLEAN: lua_pushstring(L, lua_toboolean(L, 3) ? "true" : "false"); break;
     default:
-        sgldsl_error(L, "config: %s is a %s value; a field is a number, string or boolean", key, luaL_typename(L, 3));
+        sgldsl_error(L, "config: %s is a %s value; a field is a number, string or boolean", key, sgldsl_typename(L, 3));
     }
     lua_replace(L, 3);
     lua_settop(L, 3);

@@ -82,12 +82,19 @@ void sgldsl_push_number_text(lua_State *L, int index)
     lua_pushstring(L, text);
 }
 
+const char *sgldsl_typename(lua_State *L, int index)
+{
+    if (lua_isnone(L, index)) return "nil";
+    if (sgldsl_to_tensor(L, index) != NULL) return "tensor";
+    return sgldsl_to_graph(L, index) != NULL ? "graph" : luaL_typename(L, index);
+}
+
 /* ---- names and texts ------------------------------------------------------------------------------------------- */
 
 const char *sgldsl_name(lua_State *L, int index, const char *what)
 {
     if (lua_type(L, index) != LUA_TSTRING) {
-        sgldsl_error(L, "%s: the name is %s value, it must be a string", what, luaL_typename(L, index));
+        sgldsl_error(L, "%s: the name is %s value, it must be a string", what, sgldsl_typename(L, index));
     }
     size_t length;
     const char *name = lua_tolstring(L, index, &length);

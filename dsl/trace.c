@@ -111,7 +111,7 @@ sgldsl_graph *sgldsl_tracing(lua_State *L, const char *what)
 sgldsl_tensor *sgldsl_check_tensor(lua_State *L, int index, const char *what, const sgldsl_graph *graph)
 {
     sgldsl_tensor *tensor = sgldsl_to_tensor(L, index);
-    if (tensor == NULL) sgldsl_error(L, "%s: %s value where a tensor must be", what, luaL_typename(L, index));
+    if (tensor == NULL) sgldsl_error(L, "%s: %s value where a tensor must be", what, sgldsl_typename(L, index));
     if (tensor->graph->graph == NULL) {
         sgldsl_error(L, "%s: a tensor of the graph '%s', which is gone", what, tensor->graph->name);
     }
