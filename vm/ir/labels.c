@@ -128,6 +128,12 @@ bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
         l->args[0][lead_x] = (int8_t)label;
         if (lead_y >= 0) l->results[0][lead_y] = (int8_t)label;
     }
+    const sglir_named *layout = attr(v, "layout"); /* says which dim it is where extents of 1 do not */
+    for (int axis = 0; axis < layout->i && axis < SGLIR_AXIS_COUNT; axis++) {
+        int from = x->sharded[axis], to = (int)layout->ints[axis];
+        if (from < 0 || to < 0 || to >= y->rank || x->dims[from] != 1) continue;
+        l->args[0][from] = l->results[0][to] = (int8_t)fresh(l);
+    }
     return true;
 }
 
