@@ -74,7 +74,7 @@ int sgldsl_core_declare(lua_State *L)
     const char *key = sgldsl_name(L, 1, "config");
     luaL_checkoption(L, 2, NULL, types);
     switch (lua_type(L, 3)) {
-    case LUA_TSTRING: break;
+    case LUA_TSTRING: lua_pushvalue(L, 3); break;
     case LUA_TNUMBER: sgldsl_push_number_text(L, 3); break;
     case LUA_TBOOLEAN: lua_pushstring(L, lua_toboolean(L, 3) ? "true" : "false"); break;
     default:
