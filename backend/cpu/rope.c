@@ -61,8 +61,10 @@ static void rope_task(void *context, int64_t task, int worker)
     const char *x = sglcpu_at(j->launch, r->x) + batch * r->rows * r->heads * row_bytes;
     char *out = sglcpu_at(j->launch, r->result) + batch * r->rows * r->heads * row_bytes;
     for (int64_t t = first; t < last; t++) {
-        const char *angles = r->table + t * row_bytes;
-        if (!r->table) {
+        const char *angles;
+        if (r->table) {
+            angles = r->table + t * row_bytes;
+        } else {
             char *made = sglcpu_scratch(j->launch, worker);
             fill_row(made, r->real, r->theta, r->inverse, start + t, r->half);
             angles = made;

@@ -1,0 +1,304 @@
+/* cpu_case.h -- runs a graph on the CPU as it stands, node by node, and holds what comes out against the interpreter.
+ *
+ * In: a graph (composites whole, fused nodes through the kernel builder), values for its inputs. Every value gets a place
+ * of its own, as far off alignment as its elements allow, in memory full of NaN; so no pass and no plan stands between an
+ * op and its test. Each graph runs on one, two and three threads, which must give the same bits, and on every instruction
+ * set of this machine. Out: a failed assertion of cmocka that names op, place and numbers. */
+#ifndef CPU_CASE_H
+#define CPU_CASE_H
+
+#include "fault.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "backend/cpu/isa.h"
+#include "exec/device.h"
+#include "tests/support/ir_case.h"
+
+typedef struct cpu_options {
+    double relative; /* of the largest number of a result, in f32; f64: 1e-13 or as given */
+    double relative_f64;
+    double absolute; /* besides, for results that cancel to nothing; f64: a billionth of it */
+    void (*fill)(interp *in, const char *name,
+                 interp_tensor *t); /* changes an input after its seeded values; may be NULL */
+    sglir_id in_place_node;         /* its result 0 takes the place of argument in_place_arg; 0: none */
+    int in_place_arg;
+    bool one_variant; /* the best instruction set alone */
+} cpu_options;
+
+typedef struct cpu_case {
+    sglcore_env env;
+    sglir_graph *g;
+    interp oracle;
+    cpu_options options;
+    sglexec_program program;
+    int64_t *offsets; /* of each value, in the one space that all share */
+    int64_t bytes;
+    char *first; /* what the first run gave */
+    char *memory;
+} cpu_case;
+
+enum { CPU_CASE_PAD = 64 };
+
+static inline sglir_graph *cpu_graph(sglcore_env *env, const char *name)
+{
+    sglir_graph *g = NULL;
+    assert_int_equal(sglir_graph_new(env, name, &g), SGL_OK);
+    return g;
+}
+
+static inline sglir_id cpu_input(sglir_graph *g, const char *name, sgl_dtype dtype, int rank, const int64_t *dims)
+{
+    sglir_type type = sglir_type_make(dtype, rank, dims);
+    return sglir_input(g, SGL_FEED, name, &type);
+}
+
+/* ---- a program by hand --------------------------------------------------------------------------------------- */
+
+static inline void cpu_place(cpu_case *c, sglir_id value)
+{
+    const sglir_type *type = sglir_type_of(c->g, value);
+    int64_t size = sglcore_dtype_bits((sgl_dtype)type->dtype) / 8;
+    c->offsets[value] = c->bytes + size; /* off every larger alignment */
+    c->bytes = (c->offsets[value] + sglir_bytes(type) + 2 * CPU_CASE_PAD - 1) / CPU_CASE_PAD * CPU_CASE_PAD;
+}
+
+static inline void cpu_operand(cpu_case *c, sglir_id value)
+{
+    const sglir_type *type = sglir_type_of(c->g, value);
+    sglexec_operand o = {
+        .space = SGLIR_SPACE_ARENA, .dtype = type->dtype, .rank = type->rank, .offset = c->offsets[value]
+    };
+    memcpy(o.dims, type->dims, sizeof o.dims);
+    assert_int_equal(sglcore_vec_push(&c->env, &c->program.operands, o), SGL_OK);
+}
+
+static inline void cpu_instruction(cpu_case *c, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(c->g, id);
+    sglexec_instruction i = { .op = node->op,
+                              .operand_first = (uint32_t)c->program.operands.count,
+                              .arg_count = node->arg_count,
+                              .result_count = node->out_count,
+                              .attr_first = node->attr_first,
+                              .attr_count = node->attr_count };
+    for (uint32_t a = 0; a < node->arg_count; a++) cpu_operand(c, sglir_arg(c->g, node, a));
+    for (uint32_t r = 0; r < node->out_count; r++) {
+        cpu_place(c, node->out_first + r);
+        if (r == 0 && id == c->options.in_place_node && id != 0) {
+            c->offsets[node->out_first] = c->offsets[sglir_arg(c->g, node, (uint32_t)c->options.in_place_arg)];
+        }
+        cpu_operand(c, node->out_first + r);
+    }
+    i.work_bytes = sglexec_device_cpu.workspace(c->g, id);
+    assert_true(i.work_bytes >= 0);
+    i.work_offset = c->bytes;
+    c->bytes += (i.work_bytes + CPU_CASE_PAD - 1) / CPU_CASE_PAD * CPU_CASE_PAD + CPU_CASE_PAD;
+    if (node->op == SGLIR_OP_FUSED) {
+        sglexec_kernel kernel;
+        sgl_status status = sglexec_kernel_build(&c->env, c->g, id, &kernel);
+        if (status != SGL_OK) fail_msg("the kernel was refused: %s", c->env.message);
+        i.kernel = (uint32_t)c->program.kernels.count;
+        assert_int_equal(sglcore_vec_push(&c->env, &c->program.kernels, kernel), SGL_OK);
+    }
+    assert_int_equal(sglcore_vec_push(&c->env, &c->program.instructions, i), SGL_OK);
+}
+
+static inline void cpu_program(cpu_case *c)
+{
+    c->program.env = &c->env;
+    c->offsets = calloc((size_t)c->g->values.count, sizeof *c->offsets);
+    for (int64_t a = 0; a < c->g->attrs.count; a++) {
+        assert_int_equal(sglcore_vec_push(&c->env, &c->program.attrs, c->g->attrs.data[a]), SGL_OK);
+    }
+    for (int64_t a = 0; a < c->g->ints.count; a++) {
+        assert_int_equal(sglcore_vec_push(&c->env, &c->program.ints, c->g->ints.data[a]), SGL_OK);
+    }
+    for (int64_t a = 0; a < c->g->floats.count; a++) {
+        assert_int_equal(sglcore_vec_push(&c->env, &c->program.floats, c->g->floats.data[a]), SGL_OK);
+    }
+    const sglir_region *top = &c->g->regions.data[0];
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        sglir_id id = top->nodes.data[n];
+        const sglir_node *node = sglir_node_at(c->g, id);
+        if (node->op == SGLIR_OP_INPUT)
+            cpu_place(c, node->out_first);
+        else
+            cpu_instruction(c, id);
+    }
+    c->bytes += CPU_CASE_PAD;
+}
+
+/* ---- values ----------------------------------------------------------------------------------------------------- */
+
+static inline void cpu_put(void *at, sgl_dtype dtype, const interp_tensor *t)
+{
+    for (int64_t e = 0; e < t->count; e++) {
+        switch (dtype) {
+        case SGL_F64: ((double *)at)[e] = t->floats[e]; break;
+        case SGL_F32: ((float *)at)[e] = (float)t->floats[e]; break;
+        case SGL_I64: ((int64_t *)at)[e] = t->ints[e]; break;
+        case SGL_I32: ((int32_t *)at)[e] = (int32_t)t->ints[e]; break;
+        case SGL_I16: ((int16_t *)at)[e] = (int16_t)t->ints[e]; break;
+        case SGL_U32: ((uint32_t *)at)[e] = (uint32_t)t->ints[e]; break;
+        case SGL_U16: ((uint16_t *)at)[e] = (uint16_t)t->ints[e]; break;
+        default: ((uint8_t *)at)[e] = (uint8_t)t->ints[e]; break;
+        }
+    }
+}
+
+static inline double cpu_get(const void *at, sgl_dtype dtype, int64_t e)
+{
+    switch (dtype) {
+    case SGL_F64: return ((const double *)at)[e];
+    case SGL_F32: return (double)((const float *)at)[e];
+    case SGL_I64: return (double)((const int64_t *)at)[e];
+    case SGL_I32: return ((const int32_t *)at)[e];
+    case SGL_I16: return ((const int16_t *)at)[e];
+    case SGL_I8: return ((const int8_t *)at)[e];
+    case SGL_U32: return ((const uint32_t *)at)[e];
+    case SGL_U16: return ((const uint16_t *)at)[e];
+    default: return ((const uint8_t *)at)[e];
+    }
+}
+
+/* Inputs as the dtype holds them, so that oracle and device begin with the same numbers. */
+static inline void cpu_fill(cpu_case *c)
+{
+    ir_case_fill(&c->oracle, c->g, 7);
+    for (int i = 0; i < c->oracle.input_count; i++) {
+        interp_tensor *t = &c->oracle.inputs[i].tensor;
+        if (c->options.fill != NULL) c->options.fill(&c->oracle, c->oracle.inputs[i].name, t);
+        for (int64_t e = 0; t->dtype == SGL_F32 && e < t->count; e++) t->floats[e] = (double)(float)t->floats[e];
+    }
+}
+
+static inline void cpu_write_inputs(cpu_case *c)
+{
+    const sglir_region *top = &c->g->regions.data[0];
+    memset(c->memory, 0xFF, (size_t)c->bytes);
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(c->g, top->nodes.data[n]);
+        if (node->op != SGLIR_OP_INPUT) continue;
+        const char *name = sglir_attr_string(c->g, node, "name");
+        for (int i = 0; i < c->oracle.input_count; i++) {
+            if (strcmp(c->oracle.inputs[i].name, name) != 0) continue;
+            cpu_put(c->memory + c->offsets[node->out_first], (sgl_dtype)sglir_type_of(c->g, node->out_first)->dtype,
+                    &c->oracle.inputs[i].tensor);
+        }
+    }
+}
+
+static inline void cpu_compare(const cpu_case *c, const char *isa)
+{
+    for (int64_t o = 0; o < c->g->outputs.count; o++) {
+        const sglir_output *output = &c->g->outputs.data[o];
+        const char *name = sglcore_string(c->g->strings, output->name);
+        const interp_tensor *expected = interp_fetch(&c->oracle, name);
+        assert_non_null(expected);
+        sgl_dtype dtype = (sgl_dtype)sglir_type_of(c->g, output->value)->dtype;
+        const char *at = c->memory + c->offsets[output->value];
+        double besides = dtype == SGL_F64 ? 1e-9 * c->options.absolute : c->options.absolute;
+        double largest = 0, allowed = dtype == SGL_F64   ? c->options.relative_f64
+                                      : dtype == SGL_F32 ? c->options.relative
+                                                         : 0;
+        for (int64_t e = 0; e < expected->count; e++) {
+            double value = fabs(interp_get(expected, e));
+            if (isfinite(value) && value > largest) largest = value;
+        }
+        for (int64_t e = 0; e < expected->count; e++) {
+            double want = interp_get(expected, e), got = cpu_get(at, dtype, e);
+            bool same = want == got || (isnan(want) && isnan(got)) || fabs(want - got) <= allowed * largest + besides;
+            if (!same) {
+                fail_msg("%s (%s): \"%s\"[%lld] is %.17g, expected %.17g, off by %.3g of the largest, %.3g",
+                         sglcore_string(c->g->strings, c->g->name), isa, name, (long long)e, got, want,
+                         fabs(want - got) / largest, largest);
+            }
+        }
+    }
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+/* Results of all instructions but not their workspace: the same bits for any number of threads. */
+static inline void cpu_same_bits(const cpu_case *c, int threads, const char *isa)
+{
+    for (int64_t o = 0; o < c->g->outputs.count; o++) {
+        sglir_id value = c->g->outputs.data[o].value;
+        size_t bytes = (size_t)sglir_bytes(sglir_type_of(c->g, value));
+        if (memcmp(c->first + c->offsets[value], c->memory + c->offsets[value], bytes) != 0) {
+            fail_msg("%s (%s): %d threads give other bits than one", sglcore_string(c->g->strings, c->g->name), isa,
+                     threads);
+        }
+    }
+}
+
+static inline void cpu_run_once(cpu_case *c, int threads)
+{
+    const sglexec_device_ops *ops = &sglexec_device_cpu;
+    sglexec_device *device;
+    void *prepared;
+    assert_int_equal(ops->open(&c->env, threads, &device), SGL_OK);
+    if (ops->prepare(device, &c->program, &prepared) != SGL_OK) {
+        fail_msg("%s: %s", sglcore_string(c->g->strings, c->g->name), c->env.message);
+    }
+    void *spaces[5] = { c->memory, c->memory, c->memory, c->memory, c->memory };
+    cpu_write_inputs(c);
+    int64_t before = c->env.allocations;
+    for (uint32_t i = 0; i < c->program.instructions.count; i++) {
+        assert_int_equal(ops->launch(device, prepared, i, spaces), SGL_OK);
+    }
+    assert_int_equal(ops->finish(device), SGL_OK);
+    assert_int_equal(c->env.allocations, before);
+    ops->release(device, prepared);
+    ops->close(device);
+}
+
+static inline void cpu_run_variants(cpu_case *c)
+{
+    for (int v = 0; sglcpu_isa_at(v) != NULL && (v == 0 || !c->options.one_variant); v++) {
+        const char *isa = sglcpu_isa_at(v)->name;
+        setenv("SGL_ISA", isa, 1);
+        for (int threads = 1; threads <= 3; threads++) {
+            cpu_run_once(c, threads);
+            if (threads == 1) {
+                cpu_compare(c, isa);
+                memcpy(c->first, c->memory, (size_t)c->bytes);
+            }
+            cpu_same_bits(c, threads, isa);
+        }
+    }
+    unsetenv("SGL_ISA");
+}
+
+/* Runs and frees the graph, which must have fetches and no loops. */
+static inline void cpu_check(sglir_graph *g, cpu_options options)
+{
+    cpu_case c = { .g = g, .options = options };
+    if (g->status != SGL_OK) fail_msg("the graph is wrong: %s", g->env->message);
+    if (c.options.relative == 0) c.options.relative = 1e-6;
+    if (c.options.relative_f64 == 0) c.options.relative_f64 = 1e-13;
+    sglcore_env_init(&c.env, NULL, NULL, NULL, NULL);
+    cpu_fill(&c);
+    if (!interp_run(&c.oracle, g)) fail_msg("the interpreter: %s", c.oracle.error);
+    cpu_program(&c);
+    c.first = malloc((size_t)c.bytes);
+    c.memory = malloc((size_t)c.bytes);
+    cpu_run_variants(&c);
+    free(c.first);
+    free(c.memory);
+    free(c.offsets);
+    interp_free(&c.oracle);
+    for (int64_t i = 0; i < c.program.kernels.count; i++) sglexec_kernel_free(&c.env, &c.program.kernels.data[i]);
+    sglcore_vec_free(&c.env, &c.program.kernels);
+    sglcore_vec_free(&c.env, &c.program.instructions);
+    sglcore_vec_free(&c.env, &c.program.operands);
+    sglcore_vec_free(&c.env, &c.program.attrs);
+    sglcore_vec_free(&c.env, &c.program.ints);
+    sglcore_vec_free(&c.env, &c.program.floats);
+    assert_int_equal(c.env.bytes_in_use, 0);
+    sglir_graph_free(g);
+}
+
+#endif
