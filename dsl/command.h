@@ -50,6 +50,8 @@ bool command_set(command_settings *settings, const char *key, const char *value)
 
 /* Opens a VM. What a script prints goes to `prints`, warnings and errors to stderr. NULL after having said why. */
 sgl_vm *command_open(int64_t threads, FILE *prints);
+/* The job's plan for one of its graphs: micro-batches are for graphs that have a batch, train and eval. */
+sgl_status command_plan(sgl_job *job, const char *which, sgl_plan **plan);
 /* Prints "sgl: MESSAGE" of the VM's last failure and gives the exit code. */
 int command_error(const sgl_vm *vm);
 sgl_status command_write(void *user, const char *data, size_t bytes); /* an sgl_write_fn to the FILE * user */

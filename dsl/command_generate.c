@@ -32,6 +32,7 @@ typedef struct generate {
     int32_t *prompt;
     int64_t prompt_count;
     bool as_ids; /* tokens are shown as numbers */
+    bool begun;  /* the prompt is shown: nothing comes before what may yet fail */
 } generate;
 
 static sgl_vm *signalled_vm;
@@ -66,7 +67,7 @@ static sgl_status load_job(generate *g)
             return sgl_fail(g->vm, SGL_LIMIT, "%s: too many settings", g->path);
     }
     sgl_status status = sgl_load_text(g->vm, script, text, settings.list, settings.count, &g->job);
-    return status == SGL_OK ? sgl_job_plan(g->job, &g->plan) : status;
+    return status == SGL_OK ? command_plan(g->job, "decode", &g->plan) : status;
 }
 
 static sgl_status load_model(generate *g, const char *dir)
@@ -136,22 +137,22 @@ static sgl_status read_prompt(generate *g)
 
 /* ---- telling -------------------------------------------------------------------------------------------------------- */
 
-static sgl_status on_token(void *user, int32_t token)
+static bool show_prompt(generate *g)
 {
-    const generate *g = user;
-    int bad = g->as_ids ? printf(" %d", token) < 0 : putchar(token) == EOF;
-    if (bad || fflush(stdout) != 0) return sgl_fail(g->vm, SGL_IO, "standard output cannot be written");
-    return SGL_OK;
+    g->begun = true;
+    if (!g->as_ids) return fputs(g->o->prompt, stdout) >= 0;
+    for (int64_t i = 0; i < g->prompt_count; i++)
+        if (printf("%s%d", i > 0 ? " " : "", g->prompt[i]) < 0) return false;
+    return true;
 }
 
-static sgl_status show_prompt(generate *g)
+static sgl_status on_token(void *user, int32_t token)
 {
-    if (!g->as_ids)
-        return fputs(g->o->prompt, stdout) < 0 || fflush(stdout) != 0
-                   ? sgl_fail(g->vm, SGL_IO, "standard output cannot be written")
-                   : SGL_OK;
-    for (int64_t i = 0; i < g->prompt_count; i++) printf("%s%d", i > 0 ? " " : "", g->prompt[i]);
-    return fflush(stdout) != 0 ? sgl_fail(g->vm, SGL_IO, "standard output cannot be written") : SGL_OK;
+    generate *g = user;
+    bool good = g->begun || show_prompt(g);
+    if (good) good = g->as_ids ? printf(" %d", token) >= 0 : putchar(token) != EOF;
+    if (good && fflush(stdout) == 0) return SGL_OK;
+    return sgl_fail(g->vm, SGL_IO, "standard output cannot be written");
 }
 
 static int run(generate *g, const char *dir)
@@ -175,10 +176,9 @@ static int run(generate *g, const char *dir)
     };
     signalled_vm = g->vm;
     signal(SIGINT, on_signal);
-    if (status == SGL_OK) status = show_prompt(g);
-    bool begun = status == SGL_OK;
     if (status == SGL_OK) status = sgl_generate(g->session, &config);
-    if (begun) putchar('\n');
+    if (status == SGL_OK && !g->begun) show_prompt(g); /* no token was asked for */
+    if (g->begun) putchar('\n');
     fflush(stdout);
     if (status == SGL_INTERRUPTED) return 128 + SIGINT;
     return status == SGL_OK ? COMMAND_OK : command_error(g->vm);
@@ -213,6 +213,10 @@ int command_generate(int argc, char **argv)
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
+    if (o.top_p == 0) {
+        fprintf(stderr, "sgl generate: --top-p must be above 0; --temperature 0 takes the likeliest\n");
+        return COMMAND_USAGE;
+    }
     if (!o.prompt == !o.prompt_ids) {
         fprintf(stderr, "sgl generate: give either --prompt or --prompt-ids; `sgl generate --help` tells more\n");
         return COMMAND_USAGE;

@@ -18,7 +18,7 @@ typedef struct look {
 static sgl_status open_look(look *l, const char *script, const command_settings *settings, const char *which)
 {
     sgl_status status = sgl_load_file(l->vm, script, settings->list, settings->count, &l->job);
-    if (status == SGL_OK) status = sgl_job_plan(l->job, &l->plan);
+    if (status == SGL_OK) status = command_plan(l->job, which, &l->plan);
     if (status == SGL_OK) status = sgl_session_new(l->vm, "cpu", &l->session);
     if (status == SGL_OK) status = sgl_job_graph(l->job, which, &l->graph);
     if (status == SGL_NOT_FOUND && l->session)

@@ -152,6 +152,14 @@ sgl_vm *command_open(int64_t threads, FILE *prints)
     return vm;
 }
 
+sgl_status command_plan(sgl_job *job, const char *which, sgl_plan **plan)
+{
+    const sgl_attr whole = { .name = "micro", .kind = SGL_ATTR_INT, .i = 1 };
+    sgl_status status = sgl_job_plan(job, plan);
+    bool has_batch = strcmp(which, "train") == 0 || strcmp(which, "eval") == 0;
+    return status == SGL_OK && !has_batch ? sgl_plan_set(*plan, &whole) : status;
+}
+
 int command_error(const sgl_vm *vm)
 {
     if (ferror(stdout)) return COMMAND_FAILED; /* main.c says so */

@@ -358,7 +358,7 @@ int command_train(int argc, char **argv)
         "Trains the model that SCRIPT declares.",
         "mfu is model-flops utilisation: (2 per multiply-add of the products of one step) / (seconds of the step *\n"
         "flops per second that a large float32 product reaches on this machine, measured at the start).\n"
-        "Ctrl-C and SIGTERM finish the step, save and leave; a second Ctrl-C leaves at once.",
+        "Ctrl-C and SIGTERM finish the step, save and leave with status 130 and 143; a second Ctrl-C leaves at once.",
         1,
         1,
         options

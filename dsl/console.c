@@ -138,10 +138,11 @@ static bool ends_early(lua_State *L)
 static bool compile(lua_State *L, const char *line)
 {
     const char *expression = lua_pushfstring(L, "return %s", line);
-    if (luaL_loadbufferx(L, expression, strlen(expression), "=console", "t") == LUA_OK) return true;
+    if (sgldsl_load_chunk(L, expression, strlen(expression), "=console") == LUA_OK) return true;
+    bool goes_on = ends_early(L); /* "1 +" is no statement, and a beginning nevertheless */
     lua_pop(L, 1);
-    if (luaL_loadbufferx(L, line, strlen(line), "=console", "t") == LUA_OK) return true;
-    if (ends_early(L)) return false;
+    if (sgldsl_load_chunk(L, line, strlen(line), "=console") == LUA_OK) return true;
+    if (goes_on || ends_early(L)) return false;
     lua_error(L);
     return false;
 }

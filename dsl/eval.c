@@ -23,6 +23,7 @@ static int64_t element_count(const sgl_type *type)
 /* The tensor, cast, under a name of its own. */
 static void add_fetch(lua_State *L, int index, sgldsl_graph *graph, bool floats, char name[40])
 {
+    int top = lua_gettop(L);
     lua_createtable(L, 0, 1);
     lua_pushstring(L, floats ? "f64" : "i64");
     lua_setfield(L, -2, "to");
@@ -34,7 +35,7 @@ static void add_fetch(lua_State *L, int index, sgldsl_graph *graph, bool floats,
     name[39] = '\0';
     sgldsl_grow(L, graph, 1);
     sgldsl_check(L, sgl_output_fetch(graph->graph, name, cast->value));
-    lua_pop(L, 3);
+    lua_settop(L, top);
 }
 
 static sgl_status run_once(sgl_job *job, const sgldsl_graph *graph, const char *name, void *data, size_t bytes)

@@ -55,10 +55,15 @@ static sgl_status use_graph(repl *r, const char *which)
         return sgl_fail(r->vm, status, "%s has no graph '%s'; there are init, train, eval and decode", r->script,
                         which);
     if (status != SGL_OK) return status;
+    sgl_plan *plan = NULL;
+    status = command_plan(r->job, which, &plan);
+    if (status != SGL_OK) return status;
     sgl_program_free(r->program);
+    sgl_plan_free(r->plan);
     r->program = NULL;
     r->listing.bytes = 0;
     r->graph = graph;
+    r->plan = plan;
     return SGL_OK;
 }
 
@@ -381,7 +386,6 @@ static sgl_status read_terminal(repl *r)
 static sgl_status open_script(repl *r, const command_settings *settings)
 {
     sgl_status status = sgl_load_file(r->vm, r->script, settings->list, settings->count, &r->job);
-    if (status == SGL_OK) status = sgl_job_plan(r->job, &r->plan);
     if (status == SGL_OK) status = sgl_session_new(r->vm, "cpu", &r->session);
     return status == SGL_OK ? use_graph(r, "train") : status;
 }

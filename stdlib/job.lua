@@ -95,6 +95,7 @@ local function scalar(name) return core.input("feed", name, "i64", {}) end
 
 --- Every parameter and optimizer state gets its first value. Feed: seed.
 function job.trace_init(self)
+  if self.step then job.trace_train(self) end -- tells which parameters each optimizer learns
   return core.trace("init", function()
     local context = context_of(self, "init")
     trace.run(context, function()
@@ -108,7 +109,7 @@ function job.trace_init(self)
         core.update(parameter.path, value)
       end
       for _, optim in ipairs(optimizers(self)) do
-        optim:states(self.parameters, function(path, dims)
+        optim:states(self.step and optim.learnt or self.parameters, function(path, dims)
           core.input("state", path, context.dtype, dims)
           core.update(path, ops.zeros(dims, context.dtype))
         end)

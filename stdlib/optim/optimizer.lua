@@ -94,6 +94,7 @@ end
 function Optimizer:minimize(loss, what)
   local parameters = list_parameters(what)
   if #parameters == 0 then core.error(self.kind .. ": there is no parameter to learn") end
+  self.learnt = parameters -- sgl.job asks, for the init graph
   local context = trace.context()
   local tensors, shapes = {}, {}
   for i, parameter in ipairs(parameters) do tensors[i], shapes[i] = parameter(), parameter.dims end

@@ -25,6 +25,7 @@ typedef struct generator {
     int32_t *history; /* prompt and made tokens */
     int64_t history_count, history_capacity;
     int64_t position; /* of the next token to be read in */
+    bool has_position; /* the program wants to know; one without caches does not */
     volatile sig_atomic_t *interrupted;
 } generator;
 
@@ -124,7 +125,7 @@ static sgl_status read_in(generator *g, int32_t token)
 {
     sgl_program *decode = g->config->decode;
     SGLCORE_TRY(sgl_feed(decode, "tokens", &token, sizeof token));
-    SGLCORE_TRY(sgl_feed(decode, "position", &g->position, sizeof g->position));
+    if (g->has_position) SGLCORE_TRY(sgl_feed(decode, "position", &g->position, sizeof g->position));
     SGLCORE_TRY(sgl_step(decode));
     g->position++;
     return SGL_OK;
@@ -190,6 +191,14 @@ static sgl_status find_logits(generator *g)
     return sglcore_fail(g->env, SGL_TYPE, "generate: the decode program fetches no logits f32[1, vocab]");
 }
 
+static bool find_position(const generator *g)
+{
+    const char *name;
+    for (int i = 0; sgl_program_feed(g->config->decode, i, &name, NULL) == SGL_OK && name; i++)
+        if (strcmp(name, "position") == 0) return true;
+    return false;
+}
+
 static sgl_status check_prompt(const generator *g)
 {
     for (int64_t i = 0; i < g->config->prompt_count; i++)
@@ -203,6 +212,7 @@ static sgl_status generate(generator *g)
 {
     SGLCORE_TRY(find_logits(g));
     SGLCORE_TRY(check_prompt(g));
+    g->has_position = find_position(g);
     g->history_capacity = g->config->prompt_count + g->config->count;
     g->logits = sglcore_alloc(g->env, (size_t)g->logits_bytes);
     g->heap = sglcore_alloc(g->env, (size_t)g->vocab * sizeof *g->heap);

@@ -1,0 +1,104 @@
+#!/bin/sh
+# Each way in which a checkpoint can be bad: the run does not begin, the message names the file and the entry, and nothing
+# on disk has changed. Where only the newest one is broken off, --resume takes the one before it and says so.
+. "$ROOT/tests/e2e/common.sh"
+make_text 8000 text
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 6 --save-every 3 --out good --quiet
+last=bad/step-00000006
+
+damage() { lua5.4 "$ROOT/tests/e2e/damage.lua" "$@"; }
+
+# fresh: a copy of the good run in bad/.
+fresh() {
+    rm -rf bad
+    cp -r good bad
+}
+
+# refuses TEXT... -- OPTION...: going on with bad/ fails with these texts and changes nothing.
+refuses() {
+    tree bad >before
+    texts=
+    while [ "$1" != -- ]; do
+        texts="$texts$1
+"
+        shift
+    done
+    shift
+    run 1 train "$LLAMA" --resume bad --steps 9 "$@"
+    printf '%s' "$texts" | while IFS= read -r text; do says err "$text"; done
+    says_not out resumed
+    tree bad >after
+    same before after
+}
+
+# Flipped bits: in the data of a parameter (the last bytes of the file), of a state, in a header, in the manifest.
+fresh
+damage flip $last/parameters.safetensors -3
+refuses 'parameters.safetensors: norm.weight' 'not those that were saved' --
+run 1 generate bad --prompt The
+says err 'parameters.safetensors: norm.weight'
+fresh
+damage flip $last/states.safetensors -3
+refuses 'states.safetensors: adamw.v/norm.weight' --
+run 0 generate bad --prompt The --tokens 3 # which needs no states
+fresh
+damage flip $last/parameters.safetensors 20
+refuses 'parameters.safetensors' --
+fresh
+damage rename $last/manifest.json '"xxh3_128": "' '"xxh3_127": "'
+refuses 'not those that were saved' --
+fresh
+damage rename $last/manifest.json '"step": 6' '"step": x'
+refuses 'manifest.json' 'line' -- --resume $last
+
+# Cut off: within the data, within the header, to nothing.
+fresh
+bytes=$(wc -c <$last/parameters.safetensors)
+damage cut $last/parameters.safetensors $((bytes - 5))
+refuses 'parameters.safetensors' 'norm.weight' -- --resume $last
+run 0 train "$LLAMA" --resume bad --steps 4 --out other --quiet
+says err 'parameters.safetensors' 'an older checkpoint is looked for'
+[ -d other/step-00000004 ] || fail "it did not go on from step 3"
+fresh
+damage cut $last/states.safetensors 40
+refuses 'states.safetensors' -- --resume $last
+fresh
+damage cut $last/states.safetensors 0
+refuses 'states.safetensors' -- --resume $last
+
+# Whole files away; all of them away.
+fresh
+rm $last/states.safetensors
+refuses 'states.safetensors' -- --resume $last
+fresh
+rm $last/manifest.json
+run 0 train "$LLAMA" --resume bad --steps 4 --out other2 --quiet
+[ -d other2/step-00000004 ] || fail "it did not go on from step 3"
+rm bad/*/manifest.json
+refuses 'manifest.json' --
+rm -r bad/*
+refuses 'bad' 'no checkpoint' --
+
+# Entries: one under another name (missing and extra at once), one of another shape than its bytes, overlapping ones.
+fresh
+damage rename $last/parameters.safetensors '"blocks.1.attn.wq"' '"blocks.1.attn.wx"'
+refuses 'parameters.safetensors' 'blocks.1.attn.wx' --
+fresh
+damage header $last/parameters.safetensors '"shape":[256,16]' '"shape":[256,17]'
+refuses 'parameters.safetensors' 'embed.weight' --
+fresh
+damage header $last/parameters.safetensors '"dtype":"F32"' '"dtype":"F16"'
+refuses 'parameters.safetensors' --
+
+# A program that is another: a layer more, a layer less, other shapes, an optimizer with other states.
+fresh
+refuses 'parameters.safetensors' 'blocks.2.attn.wk is missing' -- --set layers=3
+refuses 'parameters.safetensors' 'blocks.1.attn.wk' 'no such parameter' -- --set layers=1
+refuses 'embed.weight' 'f32[256,16]' 'f32[256,32]' -- --set dim=32
+sed 's/optim.adamw {/optim.sgd { momentum = 0.9,/' "$LLAMA" >sgd.lua
+tree bad >before
+run 1 train sgd.lua --resume bad --steps 9
+says err 'states.safetensors' 'adamw.m/'
+tree bad >after
+same before after

@@ -1,0 +1,25 @@
+#!/bin/sh
+# On a terminal a run shows one line that is written anew; generation comes token by token; Ctrl-C from the keyboard stops
+# a run in order.
+. "$ROOT/tests/e2e/common.sh"
+make_text 8000 text
+
+on_terminal "stty cols 200; '$SGL' train '$LLAMA' $TINY --data text --steps 20 --eval-every 10 --out run" </dev/null
+bars=$(tr '\r' '\n' <terminal | grep -c '/20 \[')
+[ "$bars" -eq 20 ] || fail "$bars bars, not 20"
+tr '\r' '\n' <terminal | grep '10/20 \[##########\.\.\.\.\.\.\.\.\.\.\]' >bar || fail "no bar of step 10"
+says bar ' loss ' ' lr ' ' norm ' ' tok/s' ' mfu ' ' MiB' ' left '
+says terminal 'held-out loss' 'saved run/step-00000020' 'status 0'
+[ "$(tr '\r' '\n' <terminal | grep -c '^step [0-9]*/20')" -eq 0 ] || fail "plain lines on a terminal"
+
+on_terminal "'$SGL' generate run --prompt 'the ' --tokens 20" </dev/null
+says terminal 'the ' 'status 0'
+
+# The key Ctrl-C.
+ten_steps() { [ "$(grep -c step keys.log 2>/dev/null)" -ge 10 ]; }
+{
+    until_true ten_steps
+    printf '\003'
+    until_true has_ended
+} | on_terminal "'$SGL' train '$LLAMA' $TINY --data text --steps 1000000 --eval-every 0 --out keys --log keys.log"
+says terminal 'interrupted after step' 'saved in keys' 'status 130'

@@ -1,0 +1,133 @@
+#!/bin/sh
+# `sgl repl`, from a pipe and on a terminal: expressions and statements, tensors computed at once, errors that lose nothing,
+# statements over several lines; on a script: its graph, its program by line, shape, kernel and place; editing keys,
+# completion, history, Ctrl-C.
+. "$ROOT/tests/e2e/common.sh"
+
+# lines OPTION... <lines: what the REPL says to them, in out and err.
+lines() { "$SGL" repl "$@" >out 2>err || fail "sgl repl $*: status $?"; }
+
+lines <<'LUA'
+1 + 1
+x = sgl.iota({ 2, 3 }, 1, "f32")
+x
+x * 10 + 0.5
+(x * x):sum()
+undefined_name.field
+y = sgl.matmul(x, x)
+x:transpose()
+local hidden = 3
+hidden
+for i = 1, 3 do
+  z = i
+end
+z
+sgl.nn
+sgl.grad((x * x):sum(), { x })[1]
+sgl.equal(x, x)
+sgl.iota({ 100, 100 })
+print("printed")
+"text", 3, nil
+x:softmax():sum(-1)
+LUA
+says out '2' 'f32[2,3]' '{ 0, 1, 2 }' '{ 0.5, 10.5, 20.5 }' 'f32[] 10' 'f32[3,2]' '{ 0, 0 }' 'nil' '{ 0, 2, 4 }' 'true' '...' \
+    'printed' 'text' 'f32[2] { 1, 1 }'
+says err 'undefined_name' 'matmul' '[2,3] x [2,3]'
+[ "$(grep -c . err)" -le 6 ] || fail "more errors than the two"
+
+lines <<'LUA'
+f = function(x)
+  return x
+LUA
+says err 'ends within a statement'
+lines <<'LUA'
+f = function(x)
+  return x +
+    1
+end
+f(3)
+LUA
+says out 4
+printf '1 +' | "$SGL" repl >out 2>err || fail "an open end"
+says err 'ends within a statement'
+printf 'x = 5\nx * 2' | "$SGL" repl >out 2>err || fail "no line's end at the end"
+says out 10
+echo 'while true do end
+3 * 3' | timeout 120 "$SGL" repl >out 2>err || fail "a line that does not end"
+says err 'does not end'
+says out 9
+lines <<'LUA'
+:list
+:grahp
+:quit
+1/0
+LUA
+says err 'no script is loaded' "':grahp'" "':graph'"
+[ ! -s out ] || fail ":quit did not leave"
+
+# On a script.
+# shellcheck disable=SC2086
+lines "$LLAMA" $TINY <<'LUA'
+:help
+:graph
+:graph fuse
+:params embed
+:memory
+:use decode
+:params cache
+:use trani
+1 + 1
+job
+LUA
+says out ':graph' ':list' ':search' ':node' ':params' ':memory' 'graph "train"' 'grad(' 'fused(' 'embed.weight' 'f32[256,16]' \
+    'adamw.m/embed.weight' 'transient peak' "looking at the graph 'decode'" 'cache.k/blocks.0.attn' 'job of llama' '2'
+says err "'trani'"
+# shellcheck disable=SC2086
+printf ':list\n' | "$SGL" repl "$LLAMA" $TINY >all 2>err || fail ":list"
+[ "$(grep -c '; .*llama.lua:' all)" -ge 10 ] || fail ":list shows script lines"
+says all 'fused kernel 0' 'attention' '@arena+'
+number=$(sed -n 's/^ *\([0-9]*\)  attention .*/\1/p' all | head -n 1)
+# shellcheck disable=SC2086
+printf ':list attention\n:node %s\n:search blocks.1.attn.wq\n:node 99999\n:search zzz\n:list zzz\n:node x\n' "$number" |
+    "$SGL" repl "$LLAMA" $TINY >out 2>err || fail ":node"
+says out "$number  attention" 'line ' 'llama.lua:' 'reads ' 'writes ' 'f32[4,' ' at arena+' 'graph, as traced' 'program' \
+    'state "blocks.1.attn.wq"'
+says err 'no instruction 99999' "'zzz'" "'x' is no number"
+refused 1 'nowhere.lua' -- repl nowhere.lua
+
+# On a terminal: history and completion; Ctrl-C gives up a line, a statement and a loop; Ctrl-D leaves.
+export HOME="$SCRATCH"
+(
+    sleep 3
+    printf 'abc = 12345\n'
+    sleep 1
+    printf 'ab\t + 1\n'
+    sleep 1
+    printf 'sgl.nn.rms_\t\n'
+    sleep 1
+    printf 'x = sgl.iota({ 3 }, 0, "f32")\n'
+    sleep 1
+    printf 'x:soft\t():sum():cast("f64")\n'
+    sleep 2
+    printf 'this is given up\003'
+    sleep 1
+    printf 'function f()\n'
+    sleep 1
+    printf '\003'
+    sleep 1
+    printf 'while true do end\n'
+    sleep 1
+    printf '\003'
+    sleep 1
+    printf '2 * 111\n'
+    sleep 1
+    printf '\033[A\n'
+    sleep 2
+    printf '\004'
+    until_true has_ended
+) | on_terminal "TERM=xterm '$SGL' repl"
+says terminal 'sgl> ' '...> ' '12346' 'function: ' 'f64[] 1' '^C' interrupted 222 'status 0'
+says_not terminal 'unexpected symbol' 'nil value'
+[ "$(grep -c '^222' terminal)" -eq 2 ] || fail "the key Up does not bring the line before"
+says "$HOME/.sgl_history" 'abc'
+[ ! -e "$ROOT/.sgl_history" ] || fail "the history is in the wrong place"

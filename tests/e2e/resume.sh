@@ -1,0 +1,80 @@
+#!/bin/sh
+# ctest: timeout 600
+# --steps 100 equals --steps 100 --stop-at 50 and then --resume, bit for bit in the log and in the checkpoint: as it is,
+# with dropout, with micro-batches, with another number of threads. A log that got further than its last checkpoint, or
+# ends within a line, is taken up where the checkpoint is.
+. "$ROOT/tests/e2e/common.sh"
+make_text 8000 text
+
+# halves NAME OPTION...: whole and in two halves.
+halves() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --out "$name.whole" --log "$name.whole.log" --quiet "$@"
+    # shellcheck disable=SC2086
+    run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --out "$name.half" --log "$name.half.log" --quiet \
+        --stop-at 50 "$@"
+    [ -d "$name.half/step-00000050" ] || fail "there is no checkpoint of step 50"
+    [ ! -d "$name.half/step-00000100" ] || fail "--stop-at went on"
+    # What the run was told stands in its checkpoint: only where it lies is said again.
+    run 0 train "$LLAMA" --out "$name.half" --resume --log "$name.half.log"
+    says out "resumed $name.half/step-00000050"
+    same_run "$name.whole" "$name.half"
+}
+
+same_run() {
+    steps_of "$1.log" >a
+    steps_of "$2.log" >b
+    same a b
+    [ "$(wc -l <a)" -eq 104 ] || fail "the log has not 100 steps and 4 evaluations"
+    same "$1/step-00000100/parameters.safetensors" "$2/step-00000100/parameters.safetensors"
+    same "$1/step-00000100/states.safetensors" "$2/step-00000100/states.safetensors"
+}
+
+halves plain
+halves dropout --set dropout=0.2
+halves micro --set micro=2
+differ plain.whole.log dropout.whole.log
+differ plain.whole.log micro.whole.log
+
+# Any number of threads gives the same bits, and so does a run that changes it halfway.
+for threads in 1 2 3; do
+    # shellcheck disable=SC2086
+    run 0 train "$LLAMA" $TINY --set dropout=0.2 --data text --steps 100 --eval-every 25 --out threads.$threads \
+        --log threads.$threads.log --quiet --threads $threads
+    same_run dropout.whole threads.$threads
+done
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --set dropout=0.2 --data text --steps 100 --eval-every 25 --out mixed --log mixed.log --quiet \
+    --threads 1 --stop-at 37
+run 0 train "$LLAMA" --resume mixed --log mixed.log --quiet --threads 3
+same_run dropout.whole mixed
+
+# Killed at step 80 with a checkpoint of step 60: the log's lines behind 60, the last one cut off, are written anew.
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --save-every 60 --out killed --log killed.log --quiet \
+    --stop-at 80
+rm -r killed/step-00000080
+printf '{"step":81,"lo' >>killed.log
+run 0 train "$LLAMA" --resume killed --log killed.log --quiet
+same_run plain.whole killed
+cp text other.log
+refused 1 'other.log' 'no log of steps' -- train "$LLAMA" --resume killed --log other.log --quiet
+same text other.log
+
+# Another seed is another run; the seed of a resumed run is its own.
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --out seed --log seed.log --quiet --seed 5
+differ plain.whole.log seed.log
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --out seed2 --log seed2.log --quiet --seed 5 --stop-at 10
+run 0 train "$LLAMA" --resume seed2 --log seed2.log --quiet
+same_run seed seed2
+
+# Nothing is left to do, and more steps than before can be asked for.
+run 0 train "$LLAMA" --resume seed2 --quiet
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" --resume seed2 --steps 103 --log longer.log --quiet
+[ -d seed2/step-00000103 ] || fail "--steps did not lengthen the run"
+refused 1 '103 steps are done already' -- train "$LLAMA" --resume seed2 --steps 50 --quiet

@@ -1,0 +1,51 @@
+#!/bin/sh
+# A run of the example, whole: the loss falls, the log and the plain lines say what they must, evaluation, the checkpoint
+# and the last lines are there, --quiet is quiet, what the script logs is shown.
+. "$ROOT/tests/e2e/common.sh"
+make_text 20000 text
+
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 40 --out run --log log
+lua5.4 "$ROOT/tests/e2e/log.lua" check log step loss lr grad_norm tokens tokens_per_s step_ms ||
+    fail "the log is not as it must be"
+first=$(log loss log 1)
+last=$(log loss log 100)
+holds "$first > 5.0 && $first < 6.5"  # ln 256 = 5.55: nothing is learnt yet
+holds "$last < 0.6 * $first"
+holds "$(log eval_loss log 100) < $(log eval_loss log 40)"
+holds "$(log lr log 1) < $(log lr log 5) && $(log lr log 5) > $(log lr log 100)"  # warm-up, then cosine
+holds "$(log tokens log 100) == 100 * 4 * 16"
+[ "$(grep -c eval_loss log)" -eq 3 ] || fail "evaluations at 40, 80 and the end"
+
+says out 'step 1/100' 'step 100/100' ' loss ' ' lr ' ' norm ' ' tok/s' ' mfu ' ' MiB' ' left ' 'held-out loss' \
+    'saved run/step-00000100' 'a byte model of order 2' 'of order 3' 'checkpoints in run'
+says_not out "$(printf '\r')" "$(printf '\033')"  # piped: lines, no bar
+[ ! -s err ] || fail "it complained"
+[ -f run/step-00000100/parameters.safetensors ] || fail "there is no checkpoint"
+
+# Quiet, and without --out: the folder is named after the script.
+run 0 train "$LLAMA" $TINY --data text --steps 3 --quiet
+[ ! -s out ] && [ ! -s err ] || fail "--quiet printed something"
+[ -d llama.run/step-00000003 ] || fail "llama.run holds no checkpoint"
+
+# Numbers that the script adds stand in the log and on the lines; what it prints goes to stderr.
+sed 's|loss = function(batch) return .*|loss = function(batch)\
+    local loss, count = nn.cross_entropy(model(batch.tokens), batch.targets)\
+    sgl.log("perplexity", loss:exp())\
+    return loss, count\
+  end,|; 1a print("a line of the script")' "$LLAMA" >logged.lua
+run 0 train logged.lua $TINY --data text --steps 4 --out logged --log logged.log
+says out ' perplexity '
+says err 'a line of the script'
+holds "$(log perplexity logged.log 4) / exp($(log loss logged.log 4)) < 1.0001"
+holds "$(log perplexity logged.log 4) / exp($(log loss logged.log 4)) > 0.9999"
+
+# The other example, on bytes; fp64; the null device plans and computes nothing.
+run 0 train "$GPT2" $TINY_GPT2 --set lr=3e-3 --data text --steps 60 --out gpt2 --log gpt2.log
+holds "$(log loss gpt2.log 60) < 0.8 * $(log loss gpt2.log 1)"
+run 0 train "$LLAMA" $TINY --set plan.precision=fp64 --data text --steps 10 --out fp64 --log fp64.log
+difference="$(log loss fp64.log 10) - $(log loss log 10)"
+run 0 train "$LLAMA" $TINY --data text --steps 10 --out fp32 --log fp32.log
+difference="($(log loss fp64.log 10) - $(log loss fp32.log 10))"
+holds "$difference < 1e-3 && $difference > -1e-3 && $difference != 0"
+run 0 train "$LLAMA" $TINY --data text --steps 2 --out null --device null

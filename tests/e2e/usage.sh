@@ -1,0 +1,66 @@
+#!/bin/sh
+# What is unknown is named together with the nearest right one: commands, options, keys, fields, ops, passes, files. Wrong
+# usage ends with 2, all else with 1. Every command has --help; version and doctor say what they must.
+. "$ROOT/tests/e2e/common.sh"
+
+run 2
+says out 'usage: sgl COMMAND' train generate graph memory repl doctor version 'exit codes' 130
+for ask in help --help -h; do
+    run 0 $ask
+    says out 'usage: sgl COMMAND'
+done
+for command in train generate graph memory repl doctor version; do
+    run 0 $command --help
+    says out "usage: sgl $command"
+    run 0 help $command
+    says out "usage: sgl $command"
+    refused 2 "$command" "'--hlep' is no option" -- $command --hlep
+done
+run 0 train --help
+says out --steps --stop-at --set --data --out --resume --init-from --save-every --keep --eval-every --log --device --threads \
+    --seed --quiet 'model-flops utilisation' 'products of one step' '130'
+run 0 generate --help
+says out --prompt --tokens --temperature --top-k --top-p --seed
+run 0 graph --help
+says out --after --format autodiff fuse memory
+
+refused 2 "no command 'trian'" "'train'" -- trian
+refused 2 "no command 'zzzzzzzzzz'" -- zzzzzzzzzz
+refused 2 "'--step' is no option" "'--steps'" -- train "$LLAMA" --step 5
+refused 2 "'--promt'" "'--prompt'" -- generate x --promt y
+refused 2 "'many'" 'no integer' -- train "$LLAMA" --steps many
+refused 2 "'-5'" 'negative' -- train "$LLAMA" --steps -5
+refused 2 'needs a value' -- train "$LLAMA" --steps
+refused 2 "'warm'" 'no number' -- generate x --prompt y --temperature warm
+refused 2 'SCRIPT is missing' -- train
+refused 2 'DIR is missing' -- generate --prompt x
+refused 2 'one too many' -- train a.lua b.lua
+refused 2 'key=value' -- train "$LLAMA" --set layers
+refused 2 'flag' -- train "$LLAMA" --quiet=yes
+refused 2 '--prompt' -- generate x
+
+refused 1 "setting 'layer'" "'layers'" -- train "$LLAMA" --set layer=3
+refused 1 'layers must be an integer' "'three'" "$LLAMA:" -- train "$LLAMA" --set layers=three
+refused 1 "plan" "'micor'" "'micro'" -- train "$LLAMA" --set plan.micor=3
+refused 1 "'stpes'" "'steps'" -- train "$LLAMA" --set job.stpes=3
+refused 1 'mesh' "'tq'" -- train "$LLAMA" --set plan.mesh.tq=2
+refused 1 "no pass 'fues'" "'fuse'" -- graph "$LLAMA" --after fues
+refused 1 "'dto'" 'text and dot' -- graph "$LLAMA" --format dto
+refused 1 "'trani'" 'train' 'decode' -- graph "$LLAMA" --graph trani
+refused 1 'nowhere.lua' 'no such file' -- train nowhere.lua
+refused 1 'nowhere' -- generate nowhere --prompt x
+refused 1 "device 'cpuu'" "'cpu'" -- train "$LLAMA" --data "$ROOT/vm/sgl.h" --device cpuu
+mkdir folder.lua
+refused 1 'folder.lua' 'folder' -- train folder.lua
+printf '\033Lua\124\000' >bytecode.lua
+refused 1 'bytecode.lua' -- train bytecode.lua
+
+run 0 version
+[ "$(cat out)" = "sgl $(sed -n 's/^#define SGL_VERSION "\(.*\)"/\1/p' "$ROOT/vm/sgl.h")" ] || fail "the version"
+run 0 --version
+says out 'sgl '
+run 0 doctor
+says out 'device cpu' SGL_VERIFY SGL_DUMP SGL_THREADS SGL_ISA SGL_DISABLE SGL_LOG threads
+# A knob shows its value and not its default.
+SGL_THREADS=7 "$SGL" doctor >out 2>err
+says out "SGL_THREADS    = '7'"
