@@ -162,6 +162,8 @@ static inline bool sgldsl_is_stdlib(const char *source)
         if (*p != *source) return false;
     return true;
 }
+/* Compiles a script's text (chunk.c): leaves a function or an error's message, and returns Lua's status. */
+int sgldsl_load_chunk(lua_State *L, const char *text, size_t bytes, const char *name);
 /* Leaves the value of the module on the stack. */
 void sgldsl_require(lua_State *L, const char *name);
 /* Reading a text file in two steps, so that memory can be asked for in between: its size, then its bytes. */

@@ -40,7 +40,7 @@ static void load_chunk(lua_State *L, const sgldsl_source *source)
         text = line_end != NULL ? line_end : end;
     }
     lua_pushfstring(L, "@%s", source->name);
-    if (luaL_loadbufferx(L, text, (size_t)(end - text), lua_tostring(L, -1), "t") != LUA_OK) lua_error(L);
+    if (sgldsl_load_chunk(L, text, (size_t)(end - text), lua_tostring(L, -1)) != LUA_OK) lua_error(L);
     lua_remove(L, -2);
 }
 

@@ -132,7 +132,7 @@ static void load_beside(lua_State *L, const char *name)
     push_module_text(L, name);
     size_t bytes;
     const char *text = lua_tolstring(L, -2, &bytes);
-    if (luaL_loadbufferx(L, text, bytes, lua_tostring(L, -1), "t") != LUA_OK) lua_error(L);
+    if (sgldsl_load_chunk(L, text, bytes, lua_tostring(L, -1)) != LUA_OK) lua_error(L);
     lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_texts);
     lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
     lua_pushstring(L, name);

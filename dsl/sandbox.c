@@ -77,7 +77,12 @@ static int base_load(lua_State *L)
     bool with_environment = lua_gettop(L) >= 4;
     sgldsl_charge(L, (int64_t)bytes);
     if (strlen(name) > 60 || sgldsl_is_stdlib(name)) name = "=(load)";
-    if (luaL_loadbufferx(L, text, bytes, name, "t") != LUA_OK) {
+    if (bytes > 0 && *text == LUA_SIGNATURE[0]) {
+        lua_pushnil(L);
+        lua_pushliteral(L, "load: binary chunks are not for scripts");
+        return 2;
+    }
+    if (sgldsl_load_chunk(L, text, bytes, name) != LUA_OK) {
         lua_pushnil(L);
         lua_insert(L, -2);
         return 2;

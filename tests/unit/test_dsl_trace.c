@@ -287,6 +287,74 @@ static void test_traceback(void **state)
     dsl_fails("\nlocal sgl = require 'sgl'\nsgl.exp(nil, nil)", NULL, SGL_SCRIPT, "case.lua:3: exp: ");
 }
 
+/* A call that a function ends in names its own line, as does one that the chunk ends in. */
+static void test_last_calls(void **state)
+{
+    (void)state;
+    prints("local e = core.emit\n"
+           "local function square(x)\n"
+           "  return e('mul', { x, x })\n"
+           "end\n"
+           "graph = core.trace('g', function()\n"
+           "  local x = core.input('feed', 'x', 'f32', {})\n"
+           "  return core.fetch('y', square(x))\n"
+           "end)");
+    holds("mul(%0, %0) : f32[] @\"case.lua\":3\n");
+    dsl_fails(
+        "\nlocal sgl = require 'sgl'\nlocal function f(x) return x:matmul(x) end\n"
+        "return core.trace('g', function()\n  local x = core.input('feed', 'x', 'f32', { 2, 3 })\n  return f(x)\nend)",
+        NULL, SGL_SCRIPT,
+        "case.lua:3: matmul: inner dimensions differ: [2,3] x [2,3]\n"
+        "  at case.lua:3 in function 'f'\n"
+        "  at case.lua:6 in the function of line 4\n"
+        "  at case.lua:4 in main chunk");
+    dsl_fails("\n\nreturn require('sgl').job {}", NULL, SGL_SCRIPT, "case.lua:3: job: ");
+}
+
+/* Where the bodies of functions begin must be found in any text, and nothing else be changed. */
+static void test_functions_of_any_form(void **state)
+{
+    (void)state;
+    dsl_runs(
+        "local t = { a = { b = {} } }\n"
+        "function t.a.b:c(...) return select('#', ...) end assert(t.a.b:c(1, nil) == 2)\n"
+        "function t . f ( x ) return (x) end assert(t.f(5) == 5)\n"
+        "local function g(a --[[ ) ]], b -- ) end\n"
+        "  ) return a, b end\n"
+        "assert(select(2, g(1, 2)) == 2 and (function() return 3 end)() == 3 and (function(...) return ... end)(4) == 4)\n"
+        "local s = 'function f()' .. \"function f('\\\")\" .. [[function f()\n]] .. [==[ function(]] ) ]==] -- function f()\n"
+        "assert(s == 'function f()function f(\\'\")function f()\\n function(]] ) ')\n"
+        "--[[ function f() ]] --[==[ ]] function f( ]==]\n"
+        "local h = function() return function() return function() return 7 end end end assert(h()()() == 7)\n"
+        "local functional, _function, function1 = 1, 2, 3 assert(functional + _function + function1 == 6)\n"
+        "for i = 1, 3 do if i == 2 then goto continue end do local x = i end ::continue:: end\n"
+        "local function loop(n) ::again:: n = n - 1 if n > 0 then goto again end return n end assert(loop(5) == 0)\n"
+        "local x <close> = setmetatable({}, { __close = function() end }) local y <const> = 0x1p-3 assert(y == .125 and 3e-1 == .3)\n"
+        "local deep = setmetatable({}, { __index = function(_, k) return k end }) assert(deep.name == 'name')\n"
+        "assert(load('return (function(...) return ... end)(...)')(8) == 8 and load('local function f() end f() return 9')() == 9)\n"
+        "local co = coroutine.wrap(function(a) return coroutine.yield(a) end) assert(co(1) == 1 and co(2) == 2)");
+    static const char *const broken[] = { "function",
+                                          "function(",
+                                          "function f(",
+                                          "function f(a b) end",
+                                          "function f(1) end",
+                                          "x = 'abc",
+                                          "x = [[abc",
+                                          "--[[ abc",
+                                          "x = \"a\\",
+                                          "function f.(",
+                                          "--",
+                                          "[",
+                                          "[=",
+                                          "--[=",
+                                          "function f(a,)" };
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "\n%s", broken[i]);
+        dsl_fails(text, NULL, SGL_SCRIPT, broken[i][0] == '-' ? "case.lua" : "case.lua:2:");
+    }
+}
+
 static void test_hash(void **state)
 {
     (void)state;
@@ -317,6 +385,8 @@ int main(void)
         cmocka_unit_test(test_errors_of_graphs),
         cmocka_unit_test(test_outliving),
         cmocka_unit_test(test_traceback),
+        cmocka_unit_test(test_last_calls),
+        cmocka_unit_test(test_functions_of_any_form),
         cmocka_unit_test(test_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
