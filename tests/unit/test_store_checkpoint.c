@@ -382,7 +382,7 @@ static void test_manifests_that_lie(void **state)
     assert_forgery(m, "[7, 11]", "[11, 7]", "embed.weight: the file has f32[7,11], saved was f32[11,7]");
     assert_forgery(m, "\"bf16\"", "\"f16\"", "norm.gain: the file has bf16[13], saved was f16[13]");
     assert_forgery(m, "norm.gain", "norm.pain",
-                   "parameters.safetensors: norm.pain: the entry is missing; it was saved");
+                   "parameters.safetensors: norm.pain was saved and is missing; norm.gain is there and was not saved");
     assert_forgery(m, "norm.gain", "embed.weight",
                    "parameters.safetensors: embed.weight: the manifest has the entry twice");
     assert_forgery(m, "\"bytes\": ", "\"bytes\": 1", "bytes, saved were 1");
@@ -400,7 +400,7 @@ static void test_manifests_that_lie(void **state)
     char row[512];
     const char *from = strstr(m, "{\"name\": \"norm.gain\""), *to = strchr(from, '}');
     snprintf(row, sizeof row, "%.*s", (int)(to + 2 - from), from);
-    assert_forgery(m, row, "", "norm.gain: the manifest does not know this entry");
+    assert_forgery(m, row, "", "parameters.safetensors: norm.gain is there and was not saved");
     forge(m, "\"format\": 1", "\"format\": 2");
     assert_int_equal(sglstore_checkpoint_load(&env, "run/step-00000002", NULL, 0, false), SGL_UNSUPPORTED);
     assert_string_equal(env.message, "run/step-00000002/manifest.json: format 2, this version of sgl reads format 1");
@@ -444,13 +444,16 @@ static void test_other_programs(void **state)
     assert_unfit(&m, MODEL_TENSORS, false, "states.safetensors: step: the file has i64[], the program i64[1]");
     model_init(&m, 3);
     m.targets[EMBED_M].name = "embed.weight.v";
-    assert_unfit(&m, MODEL_TENSORS, false, "states.safetensors: embed.weight.v: the state f32[7,11] is missing");
+    assert_unfit(&m, MODEL_TENSORS, false,
+                 "states.safetensors: embed.weight.v is missing; the program has this state, f32[7,11], and no such "
+                 "state as embed.weight.m");
     model_init(&m, 3);
     assert_unfit(&m, MODEL_TENSORS - 1, false,
                  "parameters.safetensors: embed.weight: the program has no such parameter");
     model_init(&m, 3);
     m.targets[STEP].role = SGL_PARAMETER;
-    assert_unfit(&m, MODEL_TENSORS, false, "parameters.safetensors: step: the parameter i64[] is missing");
+    assert_unfit(&m, MODEL_TENSORS, false,
+                 "parameters.safetensors: step is missing; the program has this parameter, i64[]");
     model_init(&m, 3);
     m.targets[EMBED] = m.targets[GAIN];
     assert_int_equal(sglstore_checkpoint_load(&env, "run/step-00000002", m.targets, MODEL_TENSORS, false),
@@ -491,7 +494,7 @@ static void test_parameters_only(void **state)
     remove_tree("run");
 }
 
-/* ---- the damaged newest ----------------------------------------------------------------------------------------- */
+/* ---- the newest is damaged ------------------------------------------------------------------------------------- */
 
 static void test_older_one_is_taken(void **state)
 {
@@ -500,7 +503,7 @@ static void test_older_one_is_taken(void **state)
     char *path, *meta;
     int64_t step;
     for (int i = 1; i <= 4; i++) must(model_save(&env, "run", i, (uint64_t)i, 0));
-    assert_int_equal(truncate("run/step-00000004/parameters.safetensors", 700), 0);
+    assert_int_equal(truncate("run/step-00000004/parameters.safetensors", 500), 0);
     assert_int_equal(remove("run/step-00000003/manifest.json"), 0);
     must(sglstore_checkpoint_find(&env, "run", &path, &meta, &step));
     assert_string_equal(path, "run/step-00000002");
@@ -526,6 +529,39 @@ static void test_older_one_is_taken(void **state)
     warnings[0] = 0;
     assert_int_equal(sglstore_checkpoint_find(&env, "run/step-00000002", &path, &meta, &step), SGL_CORRUPT);
     assert_string_equal(warnings, "");
+    remove_tree("run");
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+/* Damage that leaves every file readable as such; and what is no damage. */
+static void test_changed_ones(void **state)
+{
+    (void)state;
+    sglcore_env env = logging_env();
+    char *path, *meta;
+    int64_t step, bytes;
+    must(model_save(&env, "run", 1, 1, 0));
+    must(model_save(&env, "run", 2, 2, 0));
+    for (int file = 0; file < FILES; file++) {
+        char name[256];
+        path_of(name, file);
+        warnings[0] = 0;
+        flip_bit(name, 40, 0); /* in the manifest's version, in a name in the headers */
+        must(sglstore_checkpoint_find(&env, "run", &path, &meta, &step));
+        assert_int_equal(step, 1);
+        assert_memory_equal(warnings, name, strlen(name));
+        sglcore_free(&env, path, strlen(path) + 1);
+        sglcore_free(&env, meta, strlen(meta) + 1);
+        flip_bit(name, 40, 0);
+    }
+    warnings[0] = 0;
+    char *m = read_all("run/step-00000002/manifest.json", &bytes);
+    forge(m, "\"format\": 1", "\"format\": 2"); /* a later version's, not a damaged one */
+    assert_int_equal(sglstore_checkpoint_find(&env, "run", &path, &meta, &step), SGL_UNSUPPORTED);
+    assert_string_equal(warnings, "");
+    write_all("run/step-00000002/manifest.json", m, bytes);
+    free(m);
+    assert_int_equal(find_number("run", &step), 2);
     remove_tree("run");
     assert_int_equal(env.bytes_in_use, 0);
 }
@@ -594,7 +630,8 @@ int main(void)
         cmocka_unit_test(test_a_bit_of_every_byte), cmocka_unit_test(test_every_length_cut),
         cmocka_unit_test(test_files_gone),          cmocka_unit_test(test_manifests_that_lie),
         cmocka_unit_test(test_other_programs),      cmocka_unit_test(test_parameters_only),
-        cmocka_unit_test(test_older_one_is_taken),  cmocka_unit_test(test_many_tensors),
+        cmocka_unit_test(test_older_one_is_taken),  cmocka_unit_test(test_changed_ones),
+        cmocka_unit_test(test_many_tensors),
     };
     return cmocka_run_group_tests_name("store checkpoints", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* checkpoint.c -- finds and loads checkpoints. (save.c writes them; manifest.c and part.c read what is in them.)
  *
  * In: a folder of checkpoints, or one of them; targets. Out: path, meta and step of the last complete one; targets that
- * were given every byte, or, after any error but one of their own, none. Odd invariant: a folder that is not complete
+ * were given every byte, or, when anything does not fit or was changed, none. Odd invariant: a folder that is not complete
  * never had the final name; what is found damaged was damaged later. */
 #include <string.h>
 
@@ -45,35 +45,25 @@ static sgl_status take_folder(sglcore_env *env, const char *folder, char **path,
     return status;
 }
 
-/* A folder that is damaged, has no manifest or another format is passed over; what the disk or the memory refused is not
- * taken for damage. */
-static bool is_damage(sgl_status status)
-{
-    return status == SGL_CORRUPT || status == SGL_NOT_FOUND || status == SGL_UNSUPPORTED;
-}
-
-/* Tries the folders, the newest first. When all are damaged the newest one's damage is told. */
+/* Tries the folders, the newest first. A damaged one is passed over; what the disk or the memory refuses, or a later
+ * version wrote, is not taken for damage. When all are damaged, what is wrong with the newest is told. */
 static sgl_status take_newest(sglcore_env *env, const char *dir, const sglstore_folders *folders, char **path,
                               char **meta, int64_t *step)
 {
-    char newest[sizeof env->message];
-    sgl_status first = SGL_NOT_FOUND;
+    char newest[sizeof env->message] = "";
     for (int64_t i = 0; i < folders->list.count; i++) {
         sglstore_path folder;
         if (folders->list.data[i].suffix == SGLSTORE_PARTIAL) continue;
         SGLCORE_TRY(sglstore_folder_path(env, &folder, dir, folders->list.data[i]));
         sgl_status status = take_folder(env, folder.text, path, meta, step);
-        if (!is_damage(status)) return status;
-        if (status == SGL_NOT_FOUND) status = SGL_CORRUPT; /* the folder is there, its manifest is not */
+        if (status != SGL_CORRUPT && status != SGL_NOT_FOUND) return status;
         sglcore_log(env, SGL_LOG_WARNING, "%s; an older checkpoint is looked for", env->message);
-        if (first != SGL_NOT_FOUND) continue;
-        first = status;
-        memcpy(newest, env->message, sizeof newest);
+        if (newest[0] == 0) memcpy(newest, env->message, sizeof newest);
     }
-    if (first == SGL_NOT_FOUND)
+    if (newest[0] == 0)
         return sglcore_fail(env, SGL_NOT_FOUND, "%s: there is no checkpoint in it (no manifest.json, no folder step-*)",
                             dir);
-    return sglcore_fail(env, first, "%s; %s holds no complete checkpoint", newest, dir);
+    return sglcore_fail(env, SGL_CORRUPT, "%s; %s holds no complete checkpoint", newest, dir);
 }
 
 sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **path, char **meta, int64_t *step)
@@ -81,7 +71,7 @@ sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **pa
     *path = *meta = NULL;
     if (dir[0] == 0) return sglcore_fail(env, SGL_INVALID_ARGUMENT, "the folder of the checkpoints has no name");
     sgl_status status = take_folder(env, dir, path, meta, step);
-    if (status != SGL_NOT_FOUND) return status; /* it is a checkpoint, sound or damaged */
+    if (status != SGL_NOT_FOUND) return status; /* it is a checkpoint, sound or not */
     sglstore_folders folders;
     status = sglstore_list_folders(env, dir, &folders);
     if (status == SGL_OK) status = take_newest(env, dir, &folders, path, meta, step);

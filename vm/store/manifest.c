@@ -245,13 +245,13 @@ static sgl_status check_seal(sglcore_env *env, const char *text, int64_t bytes)
                         hash, seal + SEAL_HEAD);
 }
 
+/* Read first, for an error of the text is told better than by its hash; nothing is used before that was checked. */
 static sgl_status parse(sglstore_manifest *m, const char *text, int64_t bytes)
 {
-    SGLCORE_TRY(check_seal(m->env, text, bytes));
     reader r = { .m = m, .json = { .env = m->env, .text = text, .bytes = bytes } };
     sgl_status status = read_members(&r);
     sglcore_text_free(m->env, &r.text);
-    return status;
+    return status == SGL_OK ? check_seal(m->env, text, bytes) : status;
 }
 
 sgl_status sglstore_manifest_read(sglcore_env *env, const char *folder, sglstore_manifest *manifest)

@@ -27,13 +27,15 @@ static const char *type_text(const sgl_type *type, char text[TYPE_TEXT])
 
 /* ---- against the manifest --------------------------------------------------------------------------------------- */
 
-static sgl_status match_row(sglcore_env *env, const sglstore_row *row, sglstore_opened *opened)
+/* The entry of the row, if it is there, and of the same type. */
+static sgl_status match_row(sglcore_env *env, const sglstore_row *row, sglstore_opened *opened, bool *found)
 {
     sgl_type type;
     int64_t index;
     char a[TYPE_TEXT], b[TYPE_TEXT];
     SGLCORE_TRY(sglstore_tensors_find(opened->file, row->name, &index));
-    if (index < 0) return sglcore_fail(env, SGL_CORRUPT, "%s: the entry is missing; it was saved", row->name);
+    *found = index >= 0;
+    if (index < 0) return SGL_OK;
     if (opened->rows.data[index] != NULL)
         return sglcore_fail(env, SGL_CORRUPT, "%s: the manifest has the entry twice", row->name);
     sglstore_tensors_entry(opened->file, index, &type, NULL, NULL);
@@ -44,18 +46,31 @@ static sgl_status match_row(sglcore_env *env, const sglstore_row *row, sglstore_
     return SGL_OK;
 }
 
-static sgl_status match_sheet(sglcore_env *env, const sglstore_sheet *sheet, sglstore_opened *opened)
+/* A renamed entry is both: one is missing, and one is there that was not saved. */
+static sgl_status match_rows(sglcore_env *env, const sglstore_sheet *sheet, sglstore_opened *opened)
 {
-    char header[33];
+    const char *missing = NULL, *extra = NULL;
     int64_t count = sglstore_tensors_count(opened->file);
     SGLCORE_TRY(sglcore_vec_reserve(env, &opened->rows, count));
     for (int64_t i = 0; i < count; i++) opened->rows.data[i] = NULL;
     opened->rows.count = count;
-    for (int64_t i = 0; i < sheet->rows.count; i++) SGLCORE_TRY(match_row(env, &sheet->rows.data[i], opened));
-    for (int64_t i = 0; i < count; i++)
-        if (opened->rows.data[i] == NULL)
-            return sglcore_fail(env, SGL_CORRUPT, "%s: the manifest does not know this entry",
-                                sglstore_tensors_entry(opened->file, i, NULL, NULL, NULL));
+    for (int64_t i = 0; i < sheet->rows.count; i++) {
+        bool found;
+        SGLCORE_TRY(match_row(env, &sheet->rows.data[i], opened, &found));
+        if (!found && missing == NULL) missing = sheet->rows.data[i].name;
+    }
+    for (int64_t i = 0; i < count && extra == NULL; i++)
+        if (opened->rows.data[i] == NULL) extra = sglstore_tensors_entry(opened->file, i, NULL, NULL, NULL);
+    if (missing == NULL && extra == NULL) return SGL_OK;
+    return sglcore_fail(env, SGL_CORRUPT, "%s%s%s%s%s", missing ? missing : "",
+                        missing ? " was saved and is missing" : "", missing && extra ? "; " : "", extra ? extra : "",
+                        extra ? " is there and was not saved" : "");
+}
+
+static sgl_status match_sheet(sglcore_env *env, const sglstore_sheet *sheet, sglstore_opened *opened)
+{
+    char header[33];
+    SGLCORE_TRY(match_rows(env, sheet, opened));
     sglstore_extent extent = sglstore_tensors_extent(opened->file);
     sglcore_hash_text(extent.header, header);
     if (extent.bytes != sheet->bytes)
@@ -139,15 +154,14 @@ sgl_status sglstore_part_load(const sglstore_manifest *manifest, const char *fol
 
 /* ---- against the targets ---------------------------------------------------------------------------------------- */
 
-static sgl_status match_target(sglcore_env *env, int part, const sglstore_target *target, sglstore_opened *opened)
+static sgl_status match_target(sglcore_env *env, const sglstore_target *target, sglstore_opened *opened, bool *found)
 {
     sgl_type type;
     int64_t index;
     char a[TYPE_TEXT], b[TYPE_TEXT];
     SGLCORE_TRY(sglstore_tensors_find(opened->file, target->name, &index));
-    if (index < 0)
-        return sglcore_fail(env, SGL_TYPE, "%s: the %s %s is missing", target->name, sglstore_parts[part].noun,
-                            type_text(&target->type, a));
+    *found = index >= 0;
+    if (index < 0) return SGL_OK;
     if (opened->targets.data[index] != NULL)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s: there are two targets of this name", target->name);
     sglstore_tensors_entry(opened->file, index, &type, NULL, NULL);
@@ -158,20 +172,37 @@ static sgl_status match_target(sglcore_env *env, int part, const sglstore_target
     return SGL_OK;
 }
 
+/* Another program often lacks one thing and has another: both are named. */
+static sgl_status tell_unmatched(sglcore_env *env, int part, const sglstore_target *missing, const char *extra)
+{
+    char type[TYPE_TEXT];
+    const char *noun = sglstore_parts[part].noun;
+    if (missing == NULL) return sglcore_fail(env, SGL_TYPE, "%s: the program has no such %s", extra, noun);
+    if (extra == NULL)
+        return sglcore_fail(env, SGL_TYPE, "%s is missing; the program has this %s, %s", missing->name, noun,
+                            type_text(&missing->type, type));
+    return sglcore_fail(env, SGL_TYPE, "%s is missing; the program has this %s, %s, and no such %s as %s",
+                        missing->name, noun, type_text(&missing->type, type), noun, extra);
+}
+
 static sgl_status match_targets(sglcore_env *env, int part, const sglstore_target *targets, int64_t count,
                                 sglstore_opened *opened)
 {
+    const sglstore_target *missing = NULL;
+    const char *extra = NULL;
     int64_t entries = sglstore_tensors_count(opened->file);
     SGLCORE_TRY(sglcore_vec_reserve(env, &opened->targets, entries));
     for (int64_t i = 0; i < entries; i++) opened->targets.data[i] = NULL;
     opened->targets.count = entries;
-    for (int64_t i = 0; i < count; i++)
-        if (targets[i].role == sglstore_parts[part].role) SGLCORE_TRY(match_target(env, part, &targets[i], opened));
-    for (int64_t i = 0; i < entries; i++)
-        if (opened->targets.data[i] == NULL)
-            return sglcore_fail(env, SGL_TYPE, "%s: the program has no such %s",
-                                sglstore_tensors_entry(opened->file, i, NULL, NULL, NULL), sglstore_parts[part].noun);
-    return SGL_OK;
+    for (int64_t i = 0; i < count; i++) {
+        bool found;
+        if (targets[i].role != sglstore_parts[part].role) continue;
+        SGLCORE_TRY(match_target(env, &targets[i], opened, &found));
+        if (!found && missing == NULL) missing = &targets[i];
+    }
+    for (int64_t i = 0; i < entries && extra == NULL; i++)
+        if (opened->targets.data[i] == NULL) extra = sglstore_tensors_entry(opened->file, i, NULL, NULL, NULL);
+    return missing == NULL && extra == NULL ? SGL_OK : tell_unmatched(env, part, missing, extra);
 }
 
 sgl_status sglstore_part_match(sglcore_env *env, const char *folder, int part, const sglstore_target *targets,

@@ -144,17 +144,14 @@ static sgl_status check_config(sglcore_env *env, const sgl_tokens_config *c)
 /* Windows of seq + 1 tokens at a stride of seq that fit into `count` tokens. */
 static int64_t windows_in(int64_t count, int64_t seq) { return count > seq ? (count - 1) / seq : 0; }
 
-enum { MOVABLE = 8 }; /* a file of that many windows gives one up, so that its grid can be moved by up to seq - 1 */
+enum { MOVABLE = 8 }; /* a file of that many windows gives one up, so that its grid can be moved by seq or more */
 
 static void cut_file(sglstore_tokens *t, sglstore_token_file *f, int64_t before, int64_t cut)
 {
     f->limit = cut - before < 0 ? 0 : cut - before > f->count ? f->count : cut - before;
     f->train_windows = windows_in(f->limit, t->seq);
+    if (f->train_windows >= MOVABLE) f->train_windows--;
     f->slack = f->train_windows ? f->limit - 1 - f->train_windows * t->seq : 0;
-    if (f->train_windows >= MOVABLE) {
-        f->train_windows--;
-        f->slack = t->seq - 1;
-    }
     f->eval_windows = windows_in(f->count - f->limit, t->seq);
     t->sizes.train += f->limit;
     t->sizes.held_out += f->count - f->limit;
