@@ -232,17 +232,23 @@ static sgl_status read_members(reader *r)
     }
 }
 
+static bool has_seal(const char *text, int64_t bytes)
+{
+    if (bytes < SEAL_BYTES) return false;
+    const char *seal = text + bytes - SEAL_BYTES;
+    return memcmp(seal, seal_head, SEAL_HEAD) == 0 &&
+           memcmp(seal + SEAL_HEAD + 32, seal_foot, sizeof seal_foot - 1) == 0;
+}
+
 static sgl_status check_seal(sglcore_env *env, const char *text, int64_t bytes)
 {
     char hash[33];
-    const char *seal = text + bytes - SEAL_BYTES;
-    if (bytes < SEAL_BYTES || memcmp(seal, seal_head, SEAL_HEAD) != 0 ||
-        memcmp(seal + SEAL_HEAD + 32, seal_foot, sizeof seal_foot - 1) != 0)
-        return sglcore_fail(env, SGL_CORRUPT, "the hash at its end is not there; the file was cut off or changed");
+    if (!has_seal(text, bytes)) return sglcore_fail(env, SGL_CORRUPT, "the hash at its end is not there");
+    const char *sealed = text + bytes - SEAL_BYTES + SEAL_HEAD;
     sglcore_hash_text(sglcore_hash_bytes(text, (size_t)(bytes - SEAL_BYTES)), hash);
-    if (memcmp(seal + SEAL_HEAD, hash, 32) == 0) return SGL_OK;
+    if (memcmp(sealed, hash, 32) == 0) return SGL_OK;
     return sglcore_fail(env, SGL_CORRUPT, "its bytes are not those that were saved (hash %s, at its end stands %.32s)",
-                        hash, seal + SEAL_HEAD);
+                        hash, sealed);
 }
 
 /* Read first, for an error of the text is told better than by its hash; nothing is used before that was checked. */
@@ -261,8 +267,11 @@ sgl_status sglstore_manifest_read(sglcore_env *env, const char *folder, sglstore
     int64_t bytes;
     *manifest = (sglstore_manifest){ .env = env, .arena = { .env = env } };
     SGLCORE_TRY(sglstore_join(env, &path, folder, "manifest.json"));
-    SGLCORE_TRY(sglcore_read_file(env, path.text, &text, &bytes));
-    sgl_status status = parse(manifest, text, bytes);
+    sgl_status status = sglcore_read_file(env, path.text, &text, &bytes);
+    manifest->incomplete = status == SGL_NOT_FOUND;
+    if (status != SGL_OK) return status;
+    status = parse(manifest, text, bytes);
+    manifest->incomplete = status == SGL_CORRUPT && !has_seal(text, bytes);
     sglcore_free(env, text, (size_t)bytes + 1);
     if (status == SGL_OK) return SGL_OK;
     sglstore_manifest_free(manifest);
