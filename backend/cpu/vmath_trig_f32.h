@@ -32,9 +32,9 @@ SGLCPU_VMATH_CORE bool sglcpu_trig_is_near_f32(float x)
 }
 
 /*
- * Cody and Waite: pi/2 in parts, subtracted one after another; all but the last steps are exact or nearly so, and the
- * last has a relative error of half an ulp of r. With fma three full floats do; without, each product must be exact,
- * so three parts of 11 bits (times a k below 2^12) and a full one.
+ * Cody and Waite: pi/2 in parts, subtracted one after another. With fma three full floats do: the first step is exact,
+ * the others lose half an ulp of r each. Without, each product must be exact, so there are three parts of 11 bits (times
+ * a k below 2^12) and a full one; the third step's rounding error is found again and joins the fourth.
  */
 SGLCPU_VMATH_CORE sglcpu_quadrant_f32 sglcpu_reduce_near_f32(float a)
 {
@@ -45,10 +45,10 @@ SGLCPU_VMATH_CORE sglcpu_quadrant_f32 sglcpu_reduce_near_f32(float a)
     r = sglcpu_fma_f32(k, 0x1.777a5cp-25f, r);
     r = sglcpu_fma_f32(k, 0x1.ee59dap-50f, r);
 #else
-    float r = sglcpu_fma_f32(k, -0x1.92p+0f, a);
-    r = sglcpu_fma_f32(k, -0x1.fb4p-12f, r);
-    r = sglcpu_fma_f32(k, -0x1.444p-24f, r);
-    r = sglcpu_fma_f32(k, -0x1.68c234p-39f, r);
+    const float exact = sglcpu_fma_f32(k, -0x1.fb4p-12f, sglcpu_fma_f32(k, -0x1.92p+0f, a));
+    const float third = k * 0x1.444p-24f;
+    const float near = exact - third;
+    const float r = near + sglcpu_fma_f32(k, -0x1.68c234p-39f, (exact - near) - third);
 #endif
     return (sglcpu_quadrant_f32){ .r = r, .k = sglcpu_bits_f32(rounded) };
 }
