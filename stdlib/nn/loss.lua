@@ -24,7 +24,7 @@ local loss = {}
 ---@param hidden sgl.tensor [..., dim]
 ---@return sgl.logits
 function loss.tied_head(embedding, hidden)
-  if not base.is_module(embedding) or not embedding.weight then
+  if not base.is_module(embedding) or not embedding.weight or #embedding.weight.dims ~= 2 then
     core.error("tied_head(embedding, hidden): the first argument must be an nn.embedding")
   end
   return setmetatable({ hidden = hidden, weight = embedding.weight() }, Logits)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Each way in which a checkpoint can be bad: the run does not begin, the message names the file and the entry, and nothing
-# on disk has changed. Where only the newest one is broken off, --resume takes the one before it and says so.
+# on disk has changed. What is cut off or not there is passed over for the checkpoint before it, and said; what was changed
+# is not.
 . "$ROOT/tests/e2e/common.sh"
 make_text 8000 text
 # shellcheck disable=SC2086
@@ -44,22 +45,22 @@ refuses 'states.safetensors: adamw.v/norm.weight' --
 run 0 generate bad --prompt The --tokens 3 # which needs no states
 fresh
 damage flip $last/parameters.safetensors 20
-refuses 'parameters.safetensors' --
+refuses 'parameters.safetensors' -- --resume $last
 fresh
 damage rename $last/manifest.json '"xxh3_128": "' '"xxh3_127": "'
-refuses 'not those that were saved' --
+refuses 'manifest.json' 'xxh3_128' --
 fresh
-damage rename $last/manifest.json '"step": 6' '"step": x'
-refuses 'manifest.json' 'line' -- --resume $last
+damage rename $last/manifest.json '"step": 6' '"step": 7'
+refuses 'manifest.json' 'not those that were saved' --
 
 # Cut off: within the data, within the header, to nothing.
 fresh
 bytes=$(wc -c <$last/parameters.safetensors)
 damage cut $last/parameters.safetensors $((bytes - 5))
 refuses 'parameters.safetensors' 'norm.weight' -- --resume $last
-run 0 train "$LLAMA" --resume bad --steps 4 --out other --quiet
+run 0 train "$LLAMA" --resume bad --steps 4 --out other1 --quiet
 says err 'parameters.safetensors' 'an older checkpoint is looked for'
-[ -d other/step-00000004 ] || fail "it did not go on from step 3"
+[ -d other1/step-00000004 ] || fail "it did not go on from step 3"
 fresh
 damage cut $last/states.safetensors 40
 refuses 'states.safetensors' -- --resume $last
@@ -83,18 +84,18 @@ refuses 'bad' 'no checkpoint' --
 # Entries: one under another name (missing and extra at once), one of another shape than its bytes, overlapping ones.
 fresh
 damage rename $last/parameters.safetensors '"blocks.1.attn.wq"' '"blocks.1.attn.wx"'
-refuses 'parameters.safetensors' 'blocks.1.attn.wx' --
+refuses 'parameters.safetensors' 'blocks.1.attn.wq was saved and is missing' 'blocks.1.attn.wx' --
 fresh
 damage header $last/parameters.safetensors '"shape":[256,16]' '"shape":[256,17]'
 refuses 'parameters.safetensors' 'embed.weight' --
 fresh
 damage header $last/parameters.safetensors '"dtype":"F32"' '"dtype":"F16"'
-refuses 'parameters.safetensors' --
+refuses 'parameters.safetensors' -- --resume $last
 
 # A program that is another: a layer more, a layer less, other shapes, an optimizer with other states.
 fresh
-refuses 'parameters.safetensors' 'blocks.2.attn.wk is missing' -- --set layers=3
-refuses 'parameters.safetensors' 'blocks.1.attn.wk' 'no such parameter' -- --set layers=1
+refuses 'parameters.safetensors' 'blocks.2.attn.wq is missing' -- --set layers=3
+refuses 'parameters.safetensors' 'blocks.1.attn.wq' 'no such parameter' -- --set layers=1
 refuses 'embed.weight' 'f32[256,16]' 'f32[256,32]' -- --set dim=32
 sed 's/optim.adamw {/optim.sgd { momentum = 0.9,/' "$LLAMA" >sgd.lua
 tree bad >before

@@ -52,10 +52,6 @@ printf '1 +' | "$SGL" repl >out 2>err || fail "an open end"
 says err 'ends within a statement'
 printf 'x = 5\nx * 2' | "$SGL" repl >out 2>err || fail "no line's end at the end"
 says out 10
-echo 'while true do end
-3 * 3' | timeout 120 "$SGL" repl >out 2>err || fail "a line that does not end"
-says err 'does not end'
-says out 9
 lines <<'LUA'
 :list
 :grahp
@@ -96,33 +92,41 @@ says err 'no instruction 99999' "'zzz'" "'x' is no number"
 refused 1 'nowhere.lua' -- repl nowhere.lua
 
 # On a terminal: history and completion; Ctrl-C gives up a line, a statement and a loop; Ctrl-D leaves.
+# (libedit's el_end forgets the names that EL_ADDFN has copied: the one leak that is not ours.)
 export HOME="$SCRATCH"
+echo 'leak:wcsdup' >suppressed
+export LSAN_OPTIONS="${LSAN_OPTIONS:-}:suppressions=$SCRATCH/suppressed:print_suppressions=0"
+shows() { grep -qF -- "$1" terminal 2>/dev/null; }
+prompts() { [ "$(grep -o 'sgl> ' terminal 2>/dev/null | wc -l)" -ge "$1" ]; }
+# type KEYS TEXT: types the keys and waits until the text shows.
+type_keys() {
+    printf '%b' "$1"
+    until_true shows "$2"
+}
 (
-    sleep 3
-    printf 'abc = 12345\n'
-    sleep 1
-    printf 'ab\t + 1\n'
-    sleep 1
-    printf 'sgl.nn.rms_\t\n'
-    sleep 1
-    printf 'x = sgl.iota({ 3 }, 0, "f32")\n'
-    sleep 1
-    printf 'x:soft\t():sum():cast("f64")\n'
-    sleep 2
-    printf 'this is given up\003'
-    sleep 1
-    printf 'function f()\n'
-    sleep 1
+    until_true prompts 1
+    type_keys 'abc = 12345\n' ''
+    until_true prompts 2
+    type_keys 'ab\t + 1\n' 12346
+    type_keys 'sgl.nn.rms_\t\n' 'function: '
+    until_true prompts 4
+    type_keys 'x = sgl.iota({ 3 }, 0, "f32")\n' ''
+    until_true prompts 5
+    type_keys 'x:soft\t():sum():cast("f64")\n' 'f64[] 1'
+    until_true prompts 6
+    type_keys 'this is given up' 'given up'
     printf '\003'
-    sleep 1
-    printf 'while true do end\n'
-    sleep 1
+    until_true prompts 7
+    type_keys 'function f()\n' '...> '
     printf '\003'
-    sleep 1
-    printf '2 * 111\n'
-    sleep 1
+    until_true prompts 8
+    type_keys 'while true do end\n' 'true do end'
+    sleep 0.5
+    type_keys '\003' interrupted
+    type_keys '2 * 111\n' 222
+    until_true prompts 10
     printf '\033[A\n'
-    sleep 2
+    until_true prompts 11
     printf '\004'
     until_true has_ended
 ) | on_terminal "TERM=xterm '$SGL' repl"
