@@ -125,7 +125,11 @@ static bool kernel_bears(checker *c, sglir_id node, uint32_t arg, uint32_t resul
             good = store != NULL && (store->form == SGLEXEC_FULL || kernel.rows * kernel.cols == 1) &&
                    same_map(&step->map, &store->map, kernel.rank);
     }
-    for (int64_t i = 0; i < kernel.pieces.count && good; i++) good = kernel.pieces.data[i].operand != arg;
+    for (int64_t i = 0; i < kernel.steps.count && good; i++) {
+        const sglexec_step *step = &kernel.steps.data[i];
+        for (uint32_t k = 0; step->kind == SGLEXEC_LOAD_PIECES && k < step->piece_count && good; k++)
+            good = kernel.pieces.data[step->piece_first + k].operand != arg;
+    }
     sglexec_kernel_free(c->env, &kernel);
     return good || complain(c, c->g->nodes.data[node].out_first + result, "is written over an argument read elsewhere");
 }

@@ -78,6 +78,14 @@ enum { PROGRAMS = 3 };
 
 /* ---- a session on paper --------------------------------------------------------------------------------------- */
 
+static bool has_input(const sglir_graph *layout, const char *name)
+{
+    for (int64_t n = 0; n < layout->nodes.count; n++) {
+        if (strcmp(sglir_attr_string(layout, &layout->nodes.data[n], "name"), name) == 0) return true;
+    }
+    return false;
+}
+
 /* The inputs and members of `from` that the layout lacks. */
 static sgl_status add_to_layout(sglir_graph *layout, const sglir_graph *from)
 {
@@ -85,7 +93,7 @@ static sgl_status add_to_layout(sglir_graph *layout, const sglir_graph *from)
         const sglir_node *node = &from->nodes.data[n];
         if (node->op != SGLIR_OP_INPUT || sglir_attr_int(from, node, "role") == SGL_FEED) continue;
         const char *name = sglir_attr_string(from, node, "name");
-        if (sglir_input_find(layout, name) != SGLIR_NONE) continue;
+        if (has_input(layout, name)) continue;
         const sglir_value *value = sglir_value_at(from, node->out_first);
         sglir_id made = sglir_input(layout, (sgl_role)sglir_attr_int(from, node, "role"), name, &value->type);
         SGLCORE_TRY(sglir_status(layout));

@@ -209,8 +209,8 @@ static void test_failing_allocations(void **state)
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     sglir_graph *g;
-    transformer_sizes one = small;
-    one.layers = 1;
+    transformer_sizes one = small; /* its head alone */
+    one.layers = 0;
     assert_int_equal(transformer_graph(&env, &one, &g), SGL_OK);
     sglir_graph *expanded = cut(&env, g, 1);
     assert_true(fault_each_allocation(cut_expanded, expanded) > 50);

@@ -298,8 +298,7 @@ static sgl_status gather_graph(const sglpass_context *context, const sglir_graph
         if (status != SGL_OK) s.rewrite.to->status = status;
         status = sglir_rewrite_end(&s.rewrite, false, out);
     }
-    sglcore_vec_free(env, &s.gathered.members);
-    sglcore_vec_free(env, &s.gathered.sections);
+    sglpass_gathering_free(&s.gathered);
     sglcore_vec_free(env, &s.ids);
     sglcore_vec_free(env, &s.numbers);
     sglcore_arena_free(&arena);

@@ -6,6 +6,26 @@
 
 #include "passes/sections_gather.h"
 
+/* ---- names --------------------------------------------------------------------------------------------------- */
+
+static sglcore_hash hash_of(const char *name) { return sglcore_hash_bytes(name, strlen(name)); }
+
+static sgl_status map_inputs(sglcore_env *env, const sglir_graph *g, sglcore_map *map)
+{
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op != SGLIR_OP_INPUT) continue;
+        SGLCORE_TRY(sglcore_map_put(env, map, hash_of(sglir_attr_string(g, node, "name")), node->out_first));
+    }
+    return SGL_OK;
+}
+
+static sglir_id find_input(const sglcore_map *map, const char *name)
+{
+    uint64_t value;
+    return sglcore_map_get(map, hash_of(name), &value) ? (sglir_id)value : SGLIR_NONE;
+}
+
 /* ---- who belongs together ------------------------------------------------------------------------------------ */
 
 static bool is_state(const sglir_graph *g, const sglir_node *node)
@@ -25,8 +45,7 @@ static sgl_status open_section(sglpass_gathering *s, const char *name, uint8_t d
         do {
             text.count = 0;
             SGLCORE_TRY(sglcore_text_add(s->env, &text, "section.%lld", (long long)s->next_number++));
-        } while ((s->layout != NULL && sglir_input_find(s->layout, text.data) != SGLIR_NONE) ||
-                 sglir_input_find(s->from, text.data) != SGLIR_NONE);
+        } while (find_input(&s->placed, text.data) != SGLIR_NONE || find_input(&s->inputs, text.data) != SGLIR_NONE);
     }
     bool fits = text.count < (int64_t)sizeof made.name;
     if (fits) memcpy(made.name, text.data, (size_t)text.count + 1);
@@ -85,7 +104,7 @@ static sgl_status fail_known(const sglpass_gathering *s, const char *name, const
 /* The state of that name that this graph needs. */
 static sglir_id live_state(const sglpass_gathering *s, const char *name)
 {
-    sglir_id value = sglir_input_find(s->from, name);
+    sglir_id value = find_input(&s->inputs, name);
     if (value == SGLIR_NONE || !is_state(s->from, sglir_maker(s->from, value))) return SGLIR_NONE;
     return s->live[sglir_value_at(s->from, value)->node] ? value : SGLIR_NONE;
 }
@@ -95,7 +114,7 @@ static sgl_status take_section(sglpass_gathering *s, uint32_t id)
 {
     const sglir_graph *layout = s->layout;
     const char *name = sglcore_string(layout->strings, id);
-    sglir_id input = sglir_input_find(layout, name);
+    sglir_id input = find_input(&s->placed, name);
     bool used = false, opened = false;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t m = 0; m < layout->members.count; m++) {
@@ -133,7 +152,7 @@ static sgl_status take_layout(sglpass_gathering *s)
     }
     for (int64_t n = 0; n < layout->nodes.count; n++) { /* what stands alone there stands alone here */
         const sglir_node *node = &layout->nodes.data[n];
-        sglir_id value = sglir_input_find(s->from, sglir_attr_string(layout, node, "name"));
+        sglir_id value = find_input(&s->inputs, sglir_attr_string(layout, node, "name"));
         if (value != SGLIR_NONE && s->member_of[value] == SGLPASS_NO_MEMBER) s->member_of[value] = SGLPASS_ALONE;
     }
     return SGL_OK;
@@ -205,7 +224,17 @@ sgl_status sglpass_gather(sglpass_gathering *s)
 {
     for (int64_t v = 0; v < s->from->values.count; v++) s->member_of[v] = SGLPASS_NO_MEMBER;
     SGLCORE_TRY(sglir_mark_live(s->from, s->live));
+    SGLCORE_TRY(map_inputs(s->env, s->from, &s->inputs));
+    if (s->layout != NULL) SGLCORE_TRY(map_inputs(s->env, s->layout, &s->placed));
     SGLCORE_TRY(take_layout(s));
     SGLCORE_TRY(gather_packs(s));
     return gather_parameters(s);
+}
+
+void sglpass_gathering_free(sglpass_gathering *s)
+{
+    sglcore_vec_free(s->env, &s->members);
+    sglcore_vec_free(s->env, &s->sections);
+    sglcore_map_free(s->env, &s->inputs);
+    sglcore_map_free(s->env, &s->placed);
 }

@@ -34,11 +34,13 @@ typedef struct sglpass_gathering {
     uint32_t *member_of;                 /* per value of `from`: index of its member, or one of the two above */
     SGLCORE_VEC(sglpass_member) members; /* by section */
     SGLCORE_VEC(sglpass_section) sections;
-    int64_t next_number; /* of new sections */
+    int64_t next_number;        /* of new sections */
+    sglcore_map inputs, placed; /* hash of a name: value of that input of `from`, of `layout` */
 } sglpass_gathering;
 
 /* Fills sections, members and member_of; live and member_of are the caller's arrays. */
 sgl_status sglpass_gather(sglpass_gathering *gathering);
+void sglpass_gathering_free(sglpass_gathering *gathering);
 
 /* The value of the INPUT that the value is, reshaped or not; SGLIR_NONE for others. */
 sglir_id sglpass_input_of(const sglir_graph *g, sglir_id value);

@@ -186,7 +186,7 @@ static sgl_status find_form(sglpass_micro *m, sglir_id id)
     const sglir_node *node = sglir_node_at(m->from, id);
     SGLCORE_TRY(list_uses(m, id));
     if (node->op == SGLIR_OP_INPUT) return split_feed(m, node);
-    sglpass_micro_use *uses = m->uses.data + m->nodes[id].use_first;
+    sglpass_micro_use *uses = sglpass_micro_uses(m, id);
     bool split = false, partial = false;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         split = split || m->values[uses[i].value].form == SGLPASS_SPLIT;
@@ -239,7 +239,7 @@ static void pay_early(sglpass_micro *m)
 {
     for (int64_t n = m->from->nodes.count - 1; n >= 0; n--) {
         const sglir_node *node = &m->from->nodes.data[n];
-        sglpass_micro_use *uses = m->uses.data + m->nodes[n].use_first;
+        sglpass_micro_use *uses = sglpass_micro_uses(m, n);
         bool carries = m->nodes[n].looped;
         for (uint32_t i = 0; i < node->arg_count && carries; i++)
             carries = m->values[uses[i].value].form != SGLPASS_SPLIT && uses[i].mode != SGLPASS_USE_SLICE &&
@@ -307,7 +307,7 @@ static void want_local(sglpass_micro *m)
 {
     for (int64_t n = m->from->nodes.count - 1; n >= 0; n--) {
         const sglir_node *node = &m->from->nodes.data[n];
-        sglpass_micro_use *uses = m->uses.data + m->nodes[n].use_first, modes[16];
+        sglpass_micro_use *uses = sglpass_micro_uses(m, n), modes[16];
         if (!m->nodes[n].live || node->region != 0) continue;
         if (m->nodes[n].looped) {
             for (uint32_t i = 0; i < node->arg_count; i++) want(m, &uses[i]);

@@ -57,6 +57,12 @@ typedef struct sglpass_micro {
     int32_t last_level; /* of the outputs; even */
 } sglpass_micro;
 
+/* The node's uses; NULL when it has none. */
+static inline sglpass_micro_use *sglpass_micro_uses(const sglpass_micro *m, int64_t node)
+{
+    return m->nodes[node].use_count == 0 ? NULL : m->uses.data + m->nodes[node].use_first;
+}
+
 /* Where dimension `dim` of the node's result comes from when it is made along it: the uses' modes of such a copy.
  * False: it cannot be made so. `modes` has as many entries as the node has arguments. */
 bool sglpass_micro_remake(const sglpass_micro *m, const sglir_node *node, int dim, sglpass_micro_use *modes);

@@ -185,7 +185,7 @@ static sgl_status emit_body(emitter *e)
         const sglpass_micro_node *at = &m->nodes[id];
         if (!at->live || !(at->loops >> e->loop & 1)) continue;
         if (at->looped) {
-            SGLCORE_TRY(emit_local(e, id, m->uses.data + at->use_first));
+            SGLCORE_TRY(emit_local(e, id, sglpass_micro_uses(m, id)));
         } else {
             const sglir_node *node = sglir_node_at(m->from, id);
             sglpass_micro_use modes[16];

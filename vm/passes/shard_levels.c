@@ -38,7 +38,7 @@ static void find_earliest(sglpass_micro *m, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(m->from, id);
     const sglpass_micro_node *at = &m->nodes[id];
-    const sglpass_micro_use *uses = m->uses.data + at->use_first;
+    const sglpass_micro_use *uses = sglpass_micro_uses(m, id);
     int32_t level = earliest(m, uses, at->use_count, at->looped);
     for (uint32_t r = 0; r < node->out_count; r++) {
         sglpass_micro_value *value = &m->values[node->out_first + r];
@@ -118,7 +118,7 @@ static void place_looped(sglpass_micro *m, sglir_id id)
         if (value->sliced_in) need_whole(value, level_of_loop(first_loop(value->sliced_in)) - 1);
         if (value->whole_at != SGLPASS_NO_LEVEL) value->gathered_in = last_before(at->loops, value->whole_at);
     }
-    need_args(m, m->uses.data + at->use_first, at->use_count, at->loops);
+    need_args(m, sglpass_micro_uses(m, id), at->use_count, at->loops);
 }
 
 static void place_whole(sglpass_micro *m, sglir_id id)
