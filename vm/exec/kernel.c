@@ -222,12 +222,19 @@ static sgl_status analyse(sglexec_builder *b)
     int64_t inner = sglir_attr_int(b->g, fused, "inner");
     if (inner < 0 || inner > rank)
         return sglexec_kernel_refuse(b, SGLIR_NONE, "its inner dimensions are not its domain's");
-    int64_t rows = 1, cols = 1;
-    for (int i = 0; i < rank; i++) *(i < rank - inner ? &rows : &cols) *= dims[i];
-    sglir_domain_rule rule = { .cols = cols, .resident = INT64_MAX };
+    sglir_domain_rule rule = { .cols = 1, .resident = INT64_MAX };
+    int64_t elements = 1;
+    for (int i = 0; i < rank; i++) {
+        elements *= dims[i];
+        if (i < rank - inner) continue;
+        if (dims[i] == 0)
+            rule.empty++;
+        else
+            rule.cols *= dims[i];
+    }
     good = good && sglir_domain_finish(d, region->results.data, region->results.count, &rule);
     if (!good) return d->status != SGL_OK ? d->status : sglexec_kernel_refuse(b, d->culprit, d->reason);
-    if (d->rows * d->cols != rows * cols)
+    if (d->rows * d->cols != elements)
         return sglexec_kernel_refuse(b, SGLIR_NONE, "its domain is not what its nodes run over");
     return SGL_OK;
 }

@@ -91,7 +91,8 @@ typedef struct sglir_domain {
 
 /* What finish may choose. */
 typedef struct sglir_domain_rule {
-    int64_t cols;     /* the inner product that is given; -1: chosen from the reductions */
+    int64_t cols; /* the inner dims that are given: the product of those that are not 0; -1: chosen by the reductions */
+    int empty;    /* how many of them are 0 */
     int64_t resident; /* most elements that one row of a domain without outer axes may have when it is reduced */
 } sglir_domain_rule;
 

@@ -49,7 +49,7 @@ static const sglir_domain_value *reference(const sglir_domain *d, const sglir_id
     }
     for (int64_t i = 0; i < d->values.count; i++) {
         const sglir_domain_value *value = &d->values.data[i];
-        if (!takes_part(value) || value->shape != all) continue;
+        if (!(value->consumed || value->computes) || value->shape != all) continue; /* no step on the way to others */
         if (given) { /* whatever computation runs over is in the order of the domain; a result alone may be permuted */
             if (value->used || value->computes) return value;
             if (widest == NULL) widest = value;
@@ -80,16 +80,23 @@ static int64_t extent_of(const sglir_domain *d, const uint32_t *atoms, uint32_t 
     return extent;
 }
 
-/* The trailing axes whose product is `cols`. */
-static bool split_given(const sglir_domain *d, const sglir_domain_value *order, const uint32_t *atoms, int64_t cols,
-                        split *s)
+/* The trailing axes that are the inner dims given. */
+static bool split_given(const sglir_domain *d, const sglir_domain_value *order, const sglir_domain_rule *rule, split *s)
 {
     sglir_leaf leaves[SGLIR_LEAVES];
-    int count = sglir_domain_leaves(d, order, -1, leaves);
+    int64_t cols = 1;
+    int empty = 0;
     s->inner = 0;
-    for (int i = count - 1; i >= 0 && extent_of(d, atoms, s->inner) != cols; i--)
-        s->inner |= 1u << d->atoms.data[leaves[i].atom].axis;
-    return extent_of(d, atoms, s->inner) == cols;
+    for (int i = sglir_domain_leaves(d, order, -1, leaves) - 1; i >= 0; i--) {
+        if (cols == rule->cols && empty == rule->empty) break;
+        const sglir_domain_atom *atom = &d->atoms.data[leaves[i].atom];
+        s->inner |= 1u << atom->axis;
+        if (atom->extent == 0)
+            empty++;
+        else
+            cols *= atom->extent;
+    }
+    return cols == rule->cols && empty == rule->empty;
 }
 
 static uint32_t reduced_axes(const sglir_domain *d, const sglir_domain_value *result)
@@ -245,6 +252,21 @@ static bool check_sources(sglir_domain *d)
     return true;
 }
 
+/* Where no computation runs over the whole domain, a result alone tells the order of the domain, so it must be in it. */
+static bool check_order(sglir_domain *d, const sglir_domain_value *order)
+{
+    int axes[SGLIR_DOMAIN_AXES], count = sglir_domain_order(d, order, -1, axes);
+    for (int64_t i = 0; i < d->values.count; i++) {
+        const sglir_domain_value *value = &d->values.data[i];
+        if (takes_part(value) && value->shape == order->shape && (value->used || value->computes)) return true;
+    }
+    for (int i = 1; i < count; i++) {
+        if (axes[i] < axes[i - 1])
+            return sglir_domain_refuse(d, node_of(d, order), "its order would be that of no computation");
+    }
+    return true;
+}
+
 static bool check_result(sglir_domain *d, const sglir_domain_value *value)
 {
     const sglir_domain_value *root = &d->values.data[value->root];
@@ -279,7 +301,7 @@ static bool draw_split(sglir_domain *d, const sglir_id *results, int64_t count, 
     d->free = !s->decided;
     if (d->free) {
         s->inner = s->all;
-    } else if (rule->cols >= 0 && !split_given(d, order, atoms, rule->cols, s)) {
+    } else if (rule->cols >= 0 && !split_given(d, order, rule, s)) {
         return sglir_domain_refuse(d, node_of(d, order), "the inner dimensions given do not fit its shape");
     }
     return settle_reductions(d, s);
@@ -305,7 +327,7 @@ bool sglir_domain_finish(sglir_domain *d, const sglir_id *results, int64_t count
     for (int64_t i = 0; i < d->values.count; i++) reach(d, &d->values.data[i]);
     for (int64_t i = 0; i < d->values.count; i++)
         d->values.data[i].form = (uint8_t)sglir_domain_form(d, &d->values.data[i], (1u << d->outer) - 1);
-    if (!check_sources(d)) return false;
+    if (!check_sources(d) || !check_order(d, order)) return false;
     for (int64_t i = 0; i < count; i++) {
         if (!check_result(d, sglir_domain_find(d, results[i]))) return false;
     }

@@ -190,8 +190,8 @@ static void release(fuse *f)
     sglcore_free(f->env, f->value_stamp, values * sizeof *f->value_stamp);
     sglcore_free(f->env, f->value_slot, values * sizeof *f->value_slot);
     sglcore_free(f->env, f->cluster_stamp, (size_t)f->clusters.count * sizeof *f->cluster_stamp);
-    fuse_ids *lists[] = { &f->nodes,   &f->values,  &f->users,      &f->captures, &f->order,
-                          &f->members, &f->results, &f->neighbours, &f->stack };
+    fuse_ids *lists[] = { &f->nodes,   &f->values, &f->users,   &f->captures,   &f->order,
+                          &f->members, &f->kept,   &f->results, &f->neighbours, &f->stack };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) sglcore_vec_free(f->env, lists[i]);
     sglcore_vec_free(f->env, &f->clones);
     sglcore_vec_free(f->env, &f->clusters);

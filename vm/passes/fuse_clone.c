@@ -16,21 +16,26 @@ enum {
 typedef struct offer {
     uint32_t cluster;
     bool possible;
-    double gain;   /* bytes that the reader saves */
-    double stored; /* bytes that must be stored for it and are not yet */
-    uint32_t cone_count;
-    sglir_id cone[LONGEST_CONE]; /* nodes to clone, by number */
+    double gain; /* bytes that the reader saves */
+    uint32_t cone_count, stored_count;
+    sglir_id cone[LONGEST_CONE];   /* nodes to clone, by number */
+    sglir_id stored[LONGEST_CONE]; /* values that must be stored for it and are not yet */
 } offer;
 
 static const sglir_node *at(const fuse *f, sglir_id node) { return sglir_node_at(f->g, node); }
-
-static double bytes_of(const fuse *f, sglir_id value) { return (double)sglir_bytes(sglir_type_of(f->g, value)); }
 
 /* A value per element that costs little: no sum, no random number, no scalar (these have a kernel of their own). */
 static bool is_cheap(const fuse *f, sglir_id node)
 {
     return (sglir_ops[at(f, node)->op].flags & SGLIR_ELEMENTWISE) != 0 &&
            sglir_elements(sglir_type_of(f->g, sglpass_fuse_result(f, node))) > 1;
+}
+
+static bool push(fuse *f, fuse_ids *ids, sglir_id id)
+{
+    sgl_status status = sglcore_vec_push(f->env, ids, id);
+    if (status != SGL_OK) f->status = status;
+    return status == SGL_OK;
 }
 
 static uint32_t home_of(fuse *f, sglir_id node)
@@ -60,8 +65,7 @@ static bool gather_cone(fuse *f, offer *o, sglir_id node)
 {
     sglir_id waiting[LONGEST_CONE];
     uint32_t waits = 0;
-    o->cone_count = 0;
-    o->stored = 0;
+    o->cone_count = o->stored_count = 0;
     insert(f, o, node);
     waiting[waits++] = node;
     while (waits > 0) {
@@ -71,13 +75,13 @@ static bool gather_cone(fuse *f, offer *o, sglir_id node)
             if (maker == SGLIR_NONE || in_cone(o, maker) || sglpass_fuse_holds(f, o->cluster, maker)) continue;
             uint32_t home = home_of(f, maker);
             if (sglpass_fuse_is_stored(f, value, home, home)) continue;
-            if (!is_cheap(f, maker)) {
-                o->stored += bytes_of(f, value);
-                continue;
+            if (o->cone_count == LONGEST_CONE || o->stored_count == LONGEST_CONE) return false;
+            if (is_cheap(f, maker)) {
+                insert(f, o, maker);
+                waiting[waits++] = maker;
+            } else {
+                o->stored[o->stored_count++] = value;
             }
-            if (o->cone_count == LONGEST_CONE) return false;
-            insert(f, o, maker);
-            waiting[waits++] = maker;
         }
     }
     return true;
@@ -118,38 +122,89 @@ static bool accept(fuse *f, const offer *o)
     return true;
 }
 
-static bool is_used_at_home(fuse *f, sglir_id node, uint32_t home)
+/* What is left of the home when its value `dropped` (SGLIR_NONE: none) is not stored any more, and what the offers need
+ * is: results into f->results, members into f->kept, the measure into f->measure. */
+static bool measure_home(fuse *f, uint32_t home, sglir_id dropped, const offer *offers, int64_t count)
 {
-    fuse_range users = f->value[sglpass_fuse_result(f, node)].users;
-    for (uint32_t i = 0; i < users.count; i++) {
-        if (sglpass_fuse_holds(f, home, f->users.data[users.first + i])) return true;
+    const fuse_cluster *c = &f->clusters.data[home];
+    if (!sglpass_fuse_gather_results(f, c->members, c->member_count, home, home)) return false;
+    uint32_t stamp = sglpass_fuse_stamp(f);
+    int64_t left = 0;
+    for (int64_t i = 0; i < f->results.count; i++) {
+        if (f->results.data[i] == dropped) continue;
+        f->value_stamp[f->results.data[i]] = stamp;
+        f->results.data[left++] = f->results.data[i];
     }
-    return false;
+    f->results.count = left;
+    for (int64_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < offers[i].stored_count; k++) {
+            sglir_id value = offers[i].stored[k];
+            if (f->value_stamp[value] == stamp) continue;
+            f->value_stamp[value] = stamp;
+            if (!push(f, &f->results, value)) return false;
+        }
+    }
+    f->kept.count = 0;
+    for (uint32_t i = c->member_count; i > 0; i--) { /* users first; a mark on a value: it is stored or used */
+        sglir_id node = c->members[i - 1];
+        if (f->value_stamp[sglpass_fuse_result(f, node)] != stamp) continue;
+        if (!push(f, &f->kept, node)) return false;
+        fuse_range bases = f->node[node].bases;
+        for (uint32_t k = 0; k < bases.count; k++) f->value_stamp[f->values.data[bases.first + k]] = stamp;
+    }
+    for (int64_t i = 0, k = f->kept.count - 1; i < k; i++, k--) {
+        sglir_id kept = f->kept.data[i];
+        f->kept.data[i] = f->kept.data[k];
+        f->kept.data[k] = kept;
+    }
+    if (f->kept.count > 0) return sglpass_fuse_take_measure(f, f->kept.data, (uint32_t)f->kept.count);
+    f->measure.cost = 0;
+    f->measure.reads.count = 0;
+    return true;
 }
 
-/* Drops from the cluster what is neither stored nor used there any more, last first, and measures what is left. */
-static void drop_dead(fuse *f, uint32_t home)
+static void forget(fuse *f, uint32_t cluster, sglir_id node)
 {
-    fuse_cluster *c = &f->clusters.data[home];
-    for (uint32_t i = c->member_count; i > 0; i--) {
-        sglir_id node = c->members[i - 1];
-        if (home_of(f, node) != home || sglpass_fuse_is_stored(f, sglpass_fuse_result(f, node), home, home)) continue;
-        if (!is_used_at_home(f, node, home)) f->node[node].home = SGLIR_NONE;
+    fuse_node *facts = &f->node[node];
+    if (home_of(f, node) == cluster) facts->home = SGLIR_NONE;
+    for (uint32_t *link = &facts->clones; *link != SGLIR_NONE;) {
+        fuse_clone *clone = &f->clones.data[*link];
+        if (sglpass_fuse_find(f, clone->cluster) == cluster)
+            *link = clone->next;
+        else
+            link = &clone->next;
     }
-    f->members.count = 0;
+}
+
+/* The home becomes what measure_home has found. */
+static bool settle_home(fuse *f, uint32_t home)
+{
+    const fuse_cluster *c = &f->clusters.data[home];
+    int64_t next = 0;
     for (uint32_t i = 0; i < c->member_count; i++) {
-        if (!sglpass_fuse_holds(f, home, c->members[i])) continue;
-        sgl_status status = sglcore_vec_push(f->env, &f->members, c->members[i]);
-        if (status != SGL_OK) f->status = status;
+        if (next < f->kept.count && f->kept.data[next] == c->members[i])
+            next++;
+        else
+            forget(f, home, c->members[i]);
     }
-    uint32_t count = (uint32_t)f->members.count;
-    if (f->status != SGL_OK || !sglpass_fuse_gather_results(f, f->members.data, count, home, home)) return;
-    if (f->results.count == 0) {
-        c->member_count = c->read_count = 0; /* nothing of it is needed */
-        c->version++;
-        return;
+    return sglpass_fuse_settle(f, home, f->kept.data, (uint32_t)f->kept.count);
+}
+
+/* All readers compute the value anew, so that it need not be stored for them: where that is less in sum. */
+static bool accept_all(fuse *f, sglir_id value, uint32_t home, const offer *offers, int64_t count)
+{
+    sglir_id dropped = f->value[value].needed ? SGLIR_NONE : value;
+    double gain = f->clusters.data[home].cost;
+    for (int64_t i = 0; i < count; i++) {
+        if (!offers[i].possible) return false;
+        gain += offers[i].gain;
     }
-    if (sglpass_fuse_take_measure(f, f->members.data, count)) sglpass_fuse_settle(f, home, f->members.data, count);
+    if (!measure_home(f, home, dropped, offers, count) || gain - f->measure.cost <= 0) return false;
+    if (!settle_home(f, home)) return false;
+    for (int64_t i = 0; i < count; i++) {
+        if (!accept(f, &offers[i])) return false;
+    }
+    return true;
 }
 
 static void consider(fuse *f, sglir_id node)
@@ -160,20 +215,18 @@ static void consider(fuse *f, sglir_id node)
     int64_t count = f->neighbours.count;
     if (count == 0 || count > MOST_READERS) return;
     offer offers[MOST_READERS];
-    bool all = true;
-    double gain = f->value[value].needed ? 0 : bytes_of(f, value);
     for (int64_t i = 0; i < count; i++) offers[i].cluster = f->neighbours.data[i];
-    for (int64_t i = 0; i < count && f->status == SGL_OK; i++) {
-        weigh(f, &offers[i], node);
-        all = all && offers[i].possible;
-        gain += offers[i].gain - offers[i].stored;
+    for (int64_t i = 0; i < count && f->status == SGL_OK; i++) weigh(f, &offers[i], node);
+    if (f->status != SGL_OK || accept_all(f, value, home, offers, count)) return;
+    bool stays = f->value[value].needed; /* else the home would have to do without, which was found no good */
+    int64_t good = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (offers[i].possible && offers[i].stored_count == 0 && offers[i].gain > 0)
+            offers[good++] = offers[i];
+        else
+            stays = true;
     }
-    bool changed = false;
-    for (int64_t i = 0; i < count && f->status == SGL_OK; i++) {
-        bool alone = offers[i].possible && offers[i].stored == 0 && offers[i].gain > 0;
-        if ((all && gain > 0) || alone) changed |= accept(f, &offers[i]);
-    }
-    if (changed && f->status == SGL_OK) drop_dead(f, home);
+    for (int64_t i = 0; i < good && stays && f->status == SGL_OK; i++) accept(f, &offers[i]);
 }
 
 sgl_status sglpass_fuse_clone_cheap(fuse *f)

@@ -128,6 +128,22 @@ bool sglpass_fuse_gather_results(fuse *f, const sglir_id *members, uint32_t coun
 
 /* ---- what it costs -------------------------------------------------------------------------------------------- */
 
+/* What is only read, and stored as it is, but used in another order: once both are views of their own in a region, nobody
+ * could see that they run together. */
+static bool stores_turned_view(const fuse *f)
+{
+    for (int64_t i = 0; i < f->results.count; i++) {
+        const sglir_domain_value *value = sglir_domain_find(&f->domain, f->results.data[i]);
+        int64_t order[SGL_MAX_RANK];
+        if (value->source == SGLIR_COMPUTED || !value->used) continue;
+        sglpass_fuse_turn(f, value, order);
+        for (int k = 0; k < sglir_type_of(f->g, value->value)->rank; k++) {
+            if (order[k] != k) return true;
+        }
+    }
+    return false;
+}
+
 bool sglpass_fuse_analyse(fuse *f, const sglir_id *members, uint32_t count)
 {
     sglir_domain *d = &f->domain;
@@ -150,7 +166,7 @@ bool sglpass_fuse_analyse(fuse *f, const sglir_id *members, uint32_t count)
         const sglir_domain_value *value = &d->values.data[i];
         if ((value->used || value->computes) && !sglpass_fuse_turn(f, value, order)) return false;
     }
-    return true;
+    return !stores_turned_view(f);
 }
 
 bool sglpass_fuse_turn(const fuse *f, const sglir_domain_value *value, int64_t order[SGL_MAX_RANK])

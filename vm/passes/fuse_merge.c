@@ -9,6 +9,7 @@ enum {
     MOST_MEMBERS = 128,
     MOST_SINGLES = 4,         /* nodes of a scalar computation that may go into a larger kernel */
     LEAST_SHARED_BYTES = 256, /* of a value, before its readers are merged for its sake */
+    LONGEST_SEARCH = 1000,    /* clusters looked at for a cycle */
     MOST_SIBLINGS = 256       /* readers of one value that are looked at for that */
 };
 
@@ -173,14 +174,6 @@ static void propose_around(merger *m, uint32_t self, bool only_after)
 
 /* ---- is it legal ---------------------------------------------------------------------------------------------- */
 
-static uint32_t first_number(merger *m, uint32_t c) { return m->f->node[cluster_at(m, c)->members[0]].number; }
-
-static uint32_t last_number(merger *m, uint32_t c)
-{
-    const fuse_cluster *cluster = cluster_at(m, c);
-    return m->f->node[cluster->members[cluster->member_count - 1]].number;
-}
-
 /* Pushes onto f->stack the clusters that read something that c makes. */
 static bool push_readers(merger *m, uint32_t c)
 {
@@ -198,12 +191,14 @@ static bool push_readers(merger *m, uint32_t c)
     return true;
 }
 
-/* A way leads from one cluster to the other through a third one. Clusters of other levels or numbers are on none. */
+/* A way leads from one cluster to the other through a third one. Clusters of higher levels are on none; a search that
+ * grows long is given up as if it had found one. */
 static bool leads_through_others(merger *m, uint32_t from, uint32_t to)
 {
     fuse *f = m->f;
     int32_t level = cluster_at(m, to)->level;
-    uint32_t end = last_number(m, to), mark = sglpass_fuse_stamp(f);
+    uint32_t mark = sglpass_fuse_stamp(f);
+    int looked_at = 0;
     f->stack.count = 0;
     if (!push_readers(m, from)) return true;
     int64_t direct = f->stack.count;
@@ -213,10 +208,10 @@ static bool leads_through_others(merger *m, uint32_t from, uint32_t to)
     }
     while (f->stack.count > 0) {
         uint32_t c = f->stack.data[--f->stack.count];
-        if (c == to) return true;
+        if (c == to || ++looked_at > LONGEST_SEARCH) return true;
         if (m->visited[c] == mark) continue;
         m->visited[c] = mark;
-        if (cluster_at(m, c)->level > level || first_number(m, c) > end) continue;
+        if (cluster_at(m, c)->level > level) continue;
         if (!push_readers(m, c)) return true;
     }
     return false;

@@ -94,7 +94,7 @@ typedef struct fuse {
     uint32_t *node_stamp, *value_stamp, *value_slot, *cluster_stamp; /* marks: a stamp of this round, or an older one */
     uint32_t stamp;
     fuse_measure measure;
-    fuse_ids members, results, neighbours, stack; /* scratch */
+    fuse_ids members, kept, results, neighbours, stack; /* scratch */
 } fuse;
 
 /* ---- fuse_roles.c ---- */

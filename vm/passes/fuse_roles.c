@@ -199,7 +199,7 @@ static void collect(fuse *f, sglir_id node)
     facts->bases.first = (uint32_t)f->values.count;
     if (facts->role & FUSE_WORK) {
         collect_under(f, node, stamp);
-    } else {
+    } else if (facts->role & FUSE_OUTSIDE) {
         for (uint32_t a = 0; a < at(f, node)->arg_count; a++) push_id(f, &f->values, sglir_arg(f->g, at(f, node), a));
     }
     facts->closure.count = (uint32_t)f->nodes.count - facts->closure.first;
@@ -210,6 +210,10 @@ static void collect(fuse *f, sglir_id node)
 static bool repair(fuse *f, sglir_id node, sgl_status *status)
 {
     sglir_domain *d = &f->domain;
+    fuse_range closure = f->node[node].closure;
+    for (uint32_t i = 0; i < closure.count; i++) {
+        if (!(f->node[f->nodes.data[closure.first + i]].role & FUSE_FREE)) return true; /* taken out for another one */
+    }
     f->results.count = 0;
     push_id(f, &f->results, at(f, node)->out_first);
     if (f->status != SGL_OK || sglpass_fuse_analyse(f, &node, 1) || d->status != SGL_OK) return false;
