@@ -12,7 +12,8 @@
  *    over all dims whose result is used further is a row reduction.
  *  - Movement (transpose, slice, broadcast, reshape) of a parameter before any arithmetic becomes the index map of its
  *    load. A reshape between FULL forms is free. A transpose (with reshapes) after the arithmetic, on the way to a FULL
- *    or ROW result, becomes the map of the store. PACK of parameters becomes one load in pieces, of a 1-D domain.
+ *    or ROW result, becomes the map of the store. PACK of parameters becomes one load in pieces, of a 1-D domain
+ *    whose rows are not reduced.
  *  - Generators (constant, iota, segments, random) stand inside the region.
  *  - Results are FULL, ROW, COL sums or ONE, each stored densely in its own row-major order.
  *
