@@ -134,19 +134,32 @@ int command_parse(const command *c, int argc, char **argv, const char **position
 
 /* ---- VM ------------------------------------------------------------------------------------------------------------- */
 
+static const char *const levels[] = { "error", "warning", "info", "debug" };
+enum { LEVELS = sizeof levels / sizeof levels[0] };
+
+static int least_level(void)
+{
+    for (int i = 0; i < LEVELS; i++)
+        if (strcmp(sgl_knob("SGL_LOG"), levels[i]) == 0) return i;
+    return SGL_LOG_INFO;
+}
+
 static void print_log(void *user, sgl_log_level level, const char *message)
 {
-    static const char *const names[] = { "error", "warning", "info", "debug" };
+    if ((int)level > least_level()) return;
     if (level == SGL_LOG_INFO)
         fprintf(user, "%s\n", message); /* `print` of a script */
     else
-        fprintf(stderr, "sgl: %s: %s\n", names[level], message);
+        fprintf(stderr, "sgl: %s: %s\n", levels[level], message);
 }
 
 sgl_vm *command_open(int64_t threads, FILE *prints)
 {
     sgl_config config = { .log = print_log, .log_user = prints, .threads = (int)(threads > 4096 ? 4096 : threads) };
     sgl_vm *vm = NULL;
+    const char *level = sgl_knob("SGL_LOG");
+    if (strcmp(levels[least_level()], level) != 0)
+        fprintf(stderr, "sgl: warning: SGL_LOG is '%s'; the levels are error, warning, info and debug\n", level);
     sgl_status status = sgl_open(&config, &vm);
     if (status != SGL_OK) fprintf(stderr, "sgl: cannot start: %s\n", sgl_status_text(status));
     return vm;

@@ -90,6 +90,13 @@ void sgl_log(sgl_vm *vm, sgl_log_level level, const char *format, ...)
     sglcore_log(&vm->env, level, "%s", text);
 }
 
+const char *sgl_knob(const char *variable)
+{
+    for (int i = 0; variable && i < SGLCORE_KNOB_COUNT; i++)
+        if (strcmp(sglcore_knob_rows[i].variable, variable) == 0) return sglcore_knob_text((sglcore_knob)i);
+    return NULL;
+}
+
 const char *sgl_nearest(const char *name, const char *const *names, int count)
 {
     return name && names ? sglcore_nearest(name, names, count) : NULL;

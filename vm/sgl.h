@@ -240,6 +240,9 @@ SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *ki
 SGL_API const char *sgl_pass_name(int index);
 /* What this machine has and every knob with its value, as text. */
 SGL_API sgl_status sgl_doctor(sgl_vm *vm, sgl_write_fn write, void *user);
+/* The value of a knob, one of the SGL_* environment variables that sgl_doctor lists: its default where it is not set, NULL
+ * where there is no such knob. */
+SGL_API const char *sgl_knob(const char *variable);
 
 /* ---- checkpoints -------------------------------------------------------------------------------------------- */
 

@@ -64,12 +64,13 @@ status=0
 wait "$process" || status=$?
 [ "$status" -eq 130 ] || fail "after two signals the status is $status, not 130"
 
-# A long step, so that the second signal surely comes before its end.
+# A step of seconds, so that both signals surely come within the second one.
 # shellcheck disable=SC2086
-env --default-signal=INT "$SGL" train "$LLAMA" $TINY --set dim=128 --set ffn=512 --set seq=128 --set batch=64 --set layers=8 \
+env --default-signal=INT "$SGL" train "$LLAMA" $TINY --set dim=128 --set ffn=512 --set seq=128 --set batch=32 --set layers=8 \
     --data "$ROOT/vm/sgl.h" --steps 1000 --out long --log long.log >out 2>err &
 process=$!
 wait_for long.log 1
+sleep 0.5
 kill -INT "$process"
 sleep 0.02
 kill -INT "$process"

@@ -40,6 +40,12 @@ says err 'a line of the script'
 holds "$(log perplexity logged.log 4) / exp($(log loss logged.log 4)) < 1.0001"
 holds "$(log perplexity logged.log 4) / exp($(log loss logged.log 4)) > 0.9999"
 
+# shellcheck disable=SC2086
+SGL_LOG=warning "$SGL" train logged.lua $TINY --data text --steps 1 --out logged2 >out 2>err || fail "SGL_LOG=warning"
+[ ! -s err ] || fail "SGL_LOG=warning lets print through"
+SGL_LOG=loud "$SGL" doctor >out 2>err || fail "SGL_LOG=loud"
+says err "'loud'" 'warning, info'
+
 # The other example, on bytes; fp64; the null device plans and computes nothing.
 run 0 train "$GPT2" $TINY_GPT2 --set lr=3e-3 --data text --steps 60 --out gpt2 --log gpt2.log
 holds "$(log loss gpt2.log 60) < 0.8 * $(log loss gpt2.log 1)"

@@ -12,7 +12,7 @@
     X(DISABLE, "SGL_DISABLE", "", "names of optional passes to leave out, comma-separated")                            \
     X(THREADS, "SGL_THREADS", "0", "compute threads, 0: one per core this process may use")                            \
     X(ISA, "SGL_ISA", "", "CPU instruction set to use: base, avx2, avx512, neon; empty: the best there is")            \
-    X(LOG, "SGL_LOG", "warning", "least level that the sgl command prints: error, warning, info, debug")
+    X(LOG, "SGL_LOG", "info", "least level that the sgl command prints: error, warning, info (print of scripts), debug")
 
 typedef enum sglcore_knob {
 #define SGLCORE_KNOB_ENUM(name, variable, otherwise, text) SGLCORE_KNOB_##name,
