@@ -63,6 +63,28 @@ static inline sglcore_env plain_env(void)
     return env;
 }
 
+/* Every warning, a line each, until the next environment of this sort. */
+static char checkpoint_warnings[8192];
+
+static inline void keep_warning(void *user, sgl_log_level level, const char *message)
+{
+    (void)user;
+    assert_int_equal(level, SGL_LOG_WARNING);
+    strcat(checkpoint_warnings, message);
+    strcat(checkpoint_warnings, "\n");
+}
+
+static inline sglcore_env logging_env(void)
+{
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, keep_warning, NULL);
+    env.io = unsynced_io();
+    checkpoint_warnings[0] = 0;
+    return env;
+}
+
+static inline void must(sgl_status status) { assert_int_equal(status, SGL_OK); }
+
 static inline int64_t model_bytes(const model_tensor *t)
 {
     int64_t count = 1;
@@ -209,12 +231,18 @@ static inline void remove_tree(const char *dir)
     assert_int_equal(remove(dir), 0);
 }
 
+/* Terminated; freed with free. */
 static inline char *read_all(const char *path, int64_t *bytes)
 {
-    sglcore_env env = plain_env();
-    char *data;
-    assert_int_equal(sglcore_read_file(&env, path, &data, bytes), SGL_OK);
-    return data; /* of malloc */
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *bytes = ftell(file);
+    rewind(file);
+    char *data = calloc(1, (size_t)*bytes + 1);
+    assert_int_equal(fread(data, 1, (size_t)*bytes, file), *bytes);
+    assert_int_equal(fclose(file), 0);
+    return data;
 }
 
 static inline void write_all(const char *path, const void *data, int64_t bytes)

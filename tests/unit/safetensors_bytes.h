@@ -108,4 +108,18 @@ static inline sgl_status safetensors_bytes_try(const unsigned char *data, size_t
     return status;
 }
 
+/* A file: length, header, `data_bytes` bytes of data. */
+static inline size_t safetensors_make(unsigned char *file, const char *header, int64_t data_bytes)
+{
+    size_t length = strlen(header);
+    for (int i = 0; i < 8; i++) file[i] = (unsigned char)((uint64_t)length >> (8 * i));
+    memcpy(file + 8, header, length);
+    for (int64_t i = 0; i < data_bytes; i++) file[8 + length + (size_t)i] = (unsigned char)i;
+    return 8 + length + (size_t)data_bytes;
+}
+
+/* An entry of a header. */
+#define ENTRY(name, dtype, shape, from, to)                                                                            \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
+
 #endif

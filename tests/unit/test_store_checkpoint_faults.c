@@ -8,8 +8,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static void must(sgl_status status) { assert_int_equal(status, SGL_OK); }
-
 /* The files behind the failing ones need not wait for the disk either. */
 static void hurry(sglcore_env *env)
 {
