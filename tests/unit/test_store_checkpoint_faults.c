@@ -129,6 +129,123 @@ static void test_first_save_without_disk(void **state)
     remove_tree("run");
 }
 
+/* ---- what the disk keeps ---------------------------------------------------------------------------------------- */
+
+/* A disk that keeps one bit of its n-th write wrong, without a word. */
+typedef struct bad_disk {
+    sglcore_io io;
+    int64_t bad_write, writes;
+} bad_disk;
+
+static int write_badly(void *user, int fd, const void *data, size_t bytes)
+{
+    bad_disk *disk = user;
+    char *copy = malloc(bytes);
+    memcpy(copy, data, bytes);
+    if (++disk->writes == disk->bad_write) copy[bytes / 2] ^= 4;
+    int result = sglcore_io_posix.write(NULL, fd, copy, bytes);
+    free(copy);
+    return result;
+}
+
+/* Whatever was not written as it was meant is found out before the former checkpoint goes. */
+static void test_bad_disk(void **state)
+{
+    (void)state;
+    int64_t step;
+    sgl_status status = SGL_CORRUPT;
+    for (int64_t n = 1; status != SGL_OK; n++) {
+        bad_disk disk = { .io = *unsynced_io(), .bad_write = n };
+        sglcore_env plain = plain_env(), env = plain_env();
+        disk.io.user = &disk;
+        disk.io.write = write_badly;
+        env.io = &disk.io;
+        remove_tree("run");
+        must(model_save(&plain, "run", 1, 1, 0));
+        status = model_save(&env, "run", 2, 2, 1);
+        if (disk.writes < n) {
+            must(status);
+            assert_int_equal(n - 1, 2 + 6 + 1); /* two headers, six tensors that are not empty, the manifest */
+            break;
+        }
+        assert_int_equal(status, SGL_CORRUPT);
+        assert_int_equal(find_number("run", &step), 1);
+        assert_string_equal(names_in("run"), "step-00000001");
+    }
+    remove_tree("run");
+}
+
+/* The order that a power failure asks for: files, then their folder, then the rename, then the folder above. */
+typedef struct sync_log {
+    sglcore_io io;
+    int dirty_files, renames;
+    bool dirty_partial, dirty_dir;
+} sync_log;
+
+static int log_write(void *user, int fd, const void *data, size_t bytes)
+{
+    ((sync_log *)user)->dirty_files |= 1 << fd % 31;
+    return sglcore_io_posix.write(NULL, fd, data, bytes);
+}
+
+static int log_sync(void *user, int fd)
+{
+    ((sync_log *)user)->dirty_files &= ~(1 << fd % 31);
+    return 0;
+}
+
+static int log_open(void *user, const char *path, int *fd)
+{
+    assert_non_null(strstr(path, ".partial/")); /* nothing is written anywhere else */
+    ((sync_log *)user)->dirty_partial = true;
+    return sglcore_io_posix.open_write(NULL, path, fd);
+}
+
+static int log_rename(void *user, const char *from, const char *to)
+{
+    sync_log *log = user;
+    assert_int_equal(log->dirty_files, 0);
+    if (strstr(to, ".partial/") != NULL) {
+        log->dirty_partial = true;
+    } else if (strstr(to, "/step-") != NULL && strstr(from, ".partial") != NULL) {
+        assert_false(log->dirty_partial);
+        log->renames++;
+    }
+    if (strstr(from, ".replaced") != NULL) assert_false(log->dirty_dir); /* the old one goes when the new one stays */
+    if (strstr(to, ".partial/") == NULL) log->dirty_dir = true;
+    return sglcore_io_posix.rename(NULL, from, to);
+}
+
+static int log_sync_dir(void *user, const char *path)
+{
+    sync_log *log = user;
+    if (strstr(path, ".partial") != NULL) log->dirty_partial = false;
+    if (strcmp(path, "run") == 0) log->dirty_dir = false;
+    return 0;
+}
+
+static void test_order_of_syncs(void **state)
+{
+    (void)state;
+    sglcore_env env = plain_env();
+    sync_log log = { .io = sglcore_io_posix };
+    log.io.user = &log;
+    log.io.open_write = log_open;
+    log.io.write = log_write;
+    log.io.sync = log_sync;
+    log.io.sync_dir = log_sync_dir;
+    log.io.rename = log_rename;
+    env.io = &log.io;
+    must(model_save(&env, "run", 1, 1, 0));
+    assert_int_equal(log.renames, 1);
+    assert_false(log.dirty_dir);
+    must(model_save(&env, "run", 1, 2, 0)); /* with a refused rename before the two that replace */
+    assert_int_equal(log.renames, 3);
+    must(model_save(&env, "run", 2, 3, 1));
+    assert_string_equal(names_in("run"), "step-00000002");
+    remove_tree("run");
+}
+
 /* ---- finding and loading ---------------------------------------------------------------------------------------- */
 
 static sgl_status find_one(sglcore_env *env, void *context)
@@ -245,6 +362,8 @@ int main(void)
         cmocka_unit_test(test_saving_without_memory),
         cmocka_unit_test(test_saving_without_disk),
         cmocka_unit_test(test_first_save_without_disk),
+        cmocka_unit_test(test_bad_disk),
+        cmocka_unit_test(test_order_of_syncs),
         cmocka_unit_test(test_finding_and_loading),
         cmocka_unit_test(test_killed),
     };
