@@ -1,8 +1,10 @@
 /* command_progress.c -- tells how a training run goes. See command_progress.h. */
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,11 +20,12 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double value_of(const sgl_step_record *r, const char *name)
+/* NULL: the script gives no number of that name. */
+static const double *find_value(const sgl_step_record *r, const char *name)
 {
     for (int i = 0; i < r->count; i++)
-        if (strcmp(r->names[i], name) == 0) return r->values[i];
-    return NAN;
+        if (strcmp(r->names[i], name) == 0) return &r->values[i];
+    return NULL;
 }
 
 /* ---- the log -------------------------------------------------------------------------------------------------------- */
@@ -142,37 +145,83 @@ static const char *duration(double seconds, char text[32])
     return text;
 }
 
-static void print_extras(const sgl_step_record *r)
+/* What is told of a step, cut off where it is too long. */
+typedef struct step_text {
+    char text[1024];
+    size_t used;
+} step_text;
+
+SGL_PRINTF(2, 3) static void put(step_text *l, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(l->text + l->used, sizeof l->text - l->used, format, arguments);
+    va_end(arguments);
+    if (length > 0) l->used += (size_t)length;
+    if (l->used >= sizeof l->text) l->used = sizeof l->text - 1;
+}
+
+/* "  loss 1.2345", nothing where the script gives no such number. A NaN may be printed with a sign, which tells nothing. */
+static void put_value(step_text *l, const char *label, const char *digits, const double *value)
+{
+    char text[64];
+    if (!value || strfromd(text, sizeof text, digits, *value) < 0) return;
+    put(l, "  %s %s", label, isnan(*value) ? "nan" : text);
+}
+
+static void put_extras(step_text *l, const sgl_step_record *r)
 {
     for (int i = 0; i < r->count; i++) {
         const char *name = r->names[i];
         if (strcmp(name, "loss") == 0 || strcmp(name, "lr") == 0 || strcmp(name, "grad_norm") == 0) continue;
-        printf("  %s %.4g", name, r->values[i]);
+        put_value(l, name, "%.4g", &r->values[i]);
     }
 }
 
-static void print_bar(const sgl_step_record *r)
-{
-    enum { WIDTH = 20 };
-    int full = r->steps > 0 ? (int)(r->step * WIDTH / r->steps) : WIDTH;
-    printf("\r\033[K%lld/%lld [", (long long)r->step, (long long)r->steps);
-    for (int i = 0; i < WIDTH; i++) putchar(i < full ? '#' : '.');
-    printf("]");
-}
-
-static void print_numbers(command_progress *p, const sgl_step_record *r)
+static void put_numbers(step_text *l, const command_progress *p, const sgl_step_record *r)
 {
     char a[32];
-    printf("  loss %.4f", value_of(r, "loss"));
-    if (!isnan(value_of(r, "lr"))) printf("  lr %.2e", value_of(r, "lr"));
-    if (!isnan(value_of(r, "grad_norm"))) printf("  norm %.3f", value_of(r, "grad_norm"));
-    if (r->tokens) printf("  %s tok/s", shortened((double)r->tokens / (p->steady_ms / 1000), a));
-    if (p->peak_flops > 0)
-        printf("  mfu %.0f%%", 100 * sgl_program_flops(p->program) / (p->steady_ms / 1000) / p->peak_flops);
     double mib = (double)(sgl_session_bytes(p->session) + sgl_program_bytes(p->program)) / 1048576;
-    printf("  %.*f MiB", mib < 10 ? 1 : 0, mib);
-    print_extras(r);
-    printf("  left %s", duration((double)(r->steps - r->step) * p->steady_ms / 1000, a));
+    put_value(l, "loss", "%.4f", find_value(r, "loss"));
+    put_value(l, "lr", "%.1e", find_value(r, "lr"));
+    put_value(l, "norm", "%.2f", find_value(r, "grad_norm"));
+    if (r->tokens) put(l, "  %s tok/s", shortened((double)r->tokens / (p->steady_ms / 1000), a));
+    if (p->peak_flops > 0)
+        put(l, "  mfu %.0f%%", 100 * sgl_program_flops(p->program) / (p->steady_ms / 1000) / p->peak_flops);
+    put(l, "  %.*f MiB", mib < 10 ? 1 : 0, mib);
+    put(l, "  left %s", duration((double)(r->steps - r->step) * p->steady_ms / 1000, a));
+    put_extras(l, r);
+}
+
+/* For narrow terminals: one blank between the numbers. */
+static void drop_blanks(step_text *l)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < l->used; i++)
+        if (i == 0 || l->text[i] != ' ' || l->text[i - 1] != ' ') l->text[kept++] = l->text[i];
+    l->text[kept] = 0;
+    l->used = kept;
+}
+
+/* One line that is written anew; the bar takes the columns that the numbers leave. */
+static void print_bar(const sgl_step_record *r, const step_text *numbers)
+{
+    enum { WIDEST = 20, OTHERWISE = 80 };
+    struct winsize size = { 0 };
+    step_text l = { 0 };
+    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : OTHERWISE;
+    put(&l, "%lld/%lld", (long long)r->step, (long long)r->steps);
+    int width = columns - 1 - (int)l.used - (int)numbers->used - 3;
+    if (width > WIDEST) width = WIDEST;
+    if (width >= 3) {
+        int full = r->steps > 0 ? (int)(r->step * width / r->steps) : width;
+        put(&l, " [");
+        for (int i = 0; i < width; i++) put(&l, "%c", i < full ? '#' : '.');
+        put(&l, "]");
+    }
+    put(&l, "%s", numbers->text);
+    if ((int)l.used >= columns) drop_blanks(&l);
+    printf("\r\033[K%.*s", columns - 1, l.text);
 }
 
 static void measure_peak(command_progress *p)
@@ -190,21 +239,22 @@ sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
     /* The first step warms caches up and says little of the others. */
     p->steady_ms = r->step == p->first_step + 1 ? r->step_ms : 0.9 * p->steady_ms + 0.1 * r->step_ms;
     p->last_step = r->step;
-    p->last_loss = value_of(r, "loss");
+    const double *loss = find_value(r, "loss");
+    p->has_loss = loss != NULL;
+    p->last_loss = loss ? *loss : 0;
     if (p->log) {
         sgl_status status = log_step(p, r);
         if (status != SGL_OK) return status;
     }
     if (p->quiet) return SGL_OK;
     if (p->peak_flops == 0) measure_peak(p);
+    step_text numbers = { 0 };
+    put_numbers(&numbers, p, r);
     if (p->terminal) {
-        print_bar(r);
-        print_numbers(p, r);
+        print_bar(r, &numbers);
         p->line_open = true;
     } else if (r->step % p->every == 0 || r->step == p->first_step || r->step == r->steps) {
-        printf("step %lld/%lld", (long long)r->step, (long long)r->steps);
-        print_numbers(p, r);
-        printf("\n");
+        printf("step %lld/%lld%s\n", (long long)r->step, (long long)r->steps, numbers.text);
     }
     fflush(stdout);
     return SGL_OK;
@@ -237,6 +287,7 @@ sgl_status command_progress_eval(command_progress *p, int64_t step, double loss,
 sgl_status command_progress_save(command_progress *p, int64_t step, const char *path)
 {
     (void)step;
+    p->saved = true;
     if (p->quiet) return SGL_OK;
     command_progress_end(p);
     printf("saved %s\n", path);
@@ -249,8 +300,9 @@ void command_progress_summary(command_progress *p, sgl_tokens *tokens, const cha
     char a[32];
     double two, three;
     if (p->first_step > 0)
-        printf("%lld steps in %s, last training loss %.4f\n", (long long)(p->last_step - p->first_step + 1),
-               duration(now_s() - p->started_s, a), p->last_loss);
+        printf("%lld steps in %s", (long long)(p->last_step - p->first_step + 1), duration(now_s() - p->started_s, a));
+    if (p->has_loss) printf(", last training loss %.4f", p->last_loss);
+    if (p->first_step > 0) printf("\n");
     if (p->has_eval) {
         printf("held-out loss %.4f nats per token", p->eval_loss);
         if (tokens && sgl_tokens_ngram_loss(tokens, 2, &two) == SGL_OK &&
@@ -258,7 +310,7 @@ void command_progress_summary(command_progress *p, sgl_tokens *tokens, const cha
             printf(" (on the same text a byte model of order 2: %.4f, of order 3: %.4f)", two, three);
         printf("\n");
     }
-    printf("checkpoints in %s\n", out);
+    if (p->saved) printf("checkpoints in %s\n", out);
 }
 
 void command_progress_close(command_progress *p)

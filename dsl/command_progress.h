@@ -17,8 +17,8 @@ typedef struct command_progress {
     int64_t first_step, last_step, every; /* plain lines: every so many steps */
     double peak_flops;                    /* 0: not measured yet */
     double started_s;
-    double last_loss, eval_loss, train_loss;
-    bool has_eval;
+    double last_loss, eval_loss;
+    bool has_loss, has_eval, saved;
     double steady_ms; /* moving mean */
 } command_progress;
 

@@ -220,13 +220,12 @@ static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int
     return sgl_job_feed(((train *)user)->job, program, cursor, is_eval);
 }
 
-/* The seed of a run that goes on is the one that it had. */
+/* That of the option, of the run that goes on, of the job. All 64 bits count, which a job's number cannot hold. */
 static sgl_status choose_seed(train *t)
 {
     const json_t *kept = json_object_get(t->meta, "seed");
-    int64_t seed = 0;
-    sgl_status status = job_integer(t, "seed", 0, &seed);
-    if (t->o->seed < 0 && json_is_integer(kept)) seed = json_integer_value(kept);
+    int64_t seed = t->o->seed >= 0 ? t->o->seed : json_integer_value(kept);
+    sgl_status status = t->o->seed >= 0 || kept ? SGL_OK : job_integer(t, "seed", 0, &seed);
     t->config.seed = (uint64_t)seed;
     return status;
 }

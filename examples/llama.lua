@@ -35,7 +35,7 @@ end)
 return sgl.job {
   model = model,
   loss = function(batch) return nn.cross_entropy(model(batch.tokens), batch.targets) end,
-  data = data.text { path = cfg.text, seq = cfg.seq, batch = cfg.batch, held_out = 0.05 },
+  data = data.text { path = cfg.text, vocab = cfg.vocab, seq = cfg.seq, batch = cfg.batch, held_out = 0.05 },
   optim = optim.adamw {
     lr = optim.warmup_cosine { peak = cfg.lr, warmup = cfg.warmup }, weight_decay = cfg.weight_decay, clip = cfg.clip,
   },

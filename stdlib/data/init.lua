@@ -29,14 +29,17 @@ local function tokens(kind, options, format, vocab)
   local batch, seq = integer(kind, options, "batch"), integer(kind, options, "seq")
   return setmetatable({
     kind = kind, paths = paths, format = format, vocab = vocab, seq = seq, batch = batch, held_out = held_out,
-    seed = options.seed or 0,
+    seed = options.seed or math.tointeger(tonumber(core.settings()["job.seed"])) or 0,
     feeds = { tokens = { dtype = "i32", dims = { batch, seq } }, targets = { dtype = "i32", dims = { batch, seq } } },
   }, Source)
 end
 
---- The bytes of one text file or many: a vocabulary of 256. `sgl train --data FILE` names another.
----@param options { path: string|string[], seq: integer, batch: integer, held_out: number?, seed: integer? } held_out: share of the end kept for evaluation, default 0.05
-function data.text(options) return tokens("text", options, "bytes", 256) end
+--- The bytes of one text file or many. `sgl train --data FILE` names another. A byte that is not below vocab (default 256) is
+--- an error.
+---@param options { path: string|string[], vocab: integer?, seq: integer, batch: integer, held_out: number?, seed: integer? } held_out: share of the end kept for evaluation, default 0.05
+function data.text(options)
+  return tokens("text", options, "bytes", options.vocab and integer("text", options, "vocab") or 256)
+end
 
 --- Token files: raw uint16 or uint32, or headed as llm.c's.
 ---@param options { path: string|string[], vocab: integer, seq: integer, batch: integer, format: "u16"|"u32"|"llmc"?, held_out: number?, seed: integer? }

@@ -12,6 +12,12 @@ says bar ' loss ' ' lr ' ' norm ' ' tok/s' ' mfu ' ' MiB' ' left '
 says terminal 'held-out loss' 'saved run/step-00000020' 'status 0'
 [ "$(tr '\r' '\n' <terminal | grep -c '^step [0-9]*/20')" -eq 0 ] || fail "plain lines on a terminal"
 
+# On a narrow one the bar gives way to the numbers, and the line is never longer than the terminal.
+on_terminal "stty cols 80; '$SGL' train '$LLAMA' $TINY --data text --steps 20 --out narrow" </dev/null
+tr '\r' '\n' <terminal | grep '^.*10/20 ' | sed 's/\x1b\[K//' >bar || fail "no line of step 10"
+says bar ' loss ' ' tok/s' ' left '
+holds "$(wc -c <bar) <= 80"
+
 on_terminal "'$SGL' generate run --prompt 'the ' --tokens 20" </dev/null
 says terminal 'the ' 'status 0'
 

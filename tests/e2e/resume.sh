@@ -72,6 +72,13 @@ run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --out seed2 -
 run 0 train "$LLAMA" --resume seed2 --log seed2.log --quiet
 same_run seed seed2
 
+# All bits of a seed count, and it decides the order of the data too.
+for seed in 9223372036854775807 9223372036854775806; do
+    # shellcheck disable=SC2086
+    run 0 train "$LLAMA" $TINY --data text --steps 3 --out big.$seed --log big.$seed.log --quiet --seed $seed
+done
+differ big.9223372036854775807.log big.9223372036854775806.log
+
 # Nothing is left to do, and more steps than before can be asked for.
 run 0 train "$LLAMA" --resume seed2 --quiet
 # shellcheck disable=SC2086

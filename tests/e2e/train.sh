@@ -46,6 +46,15 @@ SGL_LOG=warning "$SGL" train logged.lua $TINY --data text --steps 1 --out logged
 SGL_LOG=loud "$SGL" doctor >out 2>err || fail "SGL_LOG=loud"
 says err "'loud'" 'warning, info'
 
+# What is no number is shown and logged as such; and a byte outside of the model's vocabulary is met when it is read.
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --set lr=1e30 --data text --steps 4 --out nan --log nan.log
+says out ' loss nan'
+says nan.log '"loss":"nan"'
+# shellcheck disable=SC2086
+run 1 train "$LLAMA" $TINY --set vocab=100 --data text --steps 4 --out vocab
+says err 'text: offset ' 'is outside the vocabulary of 100'
+
 # The other example, on bytes; fp64; the null device plans and computes nothing.
 run 0 train "$GPT2" $TINY_GPT2 --set lr=3e-3 --data text --steps 60 --out gpt2 --log gpt2.log
 holds "$(log loss gpt2.log 60) < 0.8 * $(log loss gpt2.log 1)"

@@ -43,6 +43,9 @@ refused 1 "setting 'layer'" "'layers'" -- train "$LLAMA" --set layer=3
 refused 1 'layers must be an integer' "'three'" "$LLAMA:" -- train "$LLAMA" --set layers=three
 refused 1 "plan" "'micor'" "'micro'" -- train "$LLAMA" --set plan.micor=3
 refused 1 "'stpes'" "'steps'" -- train "$LLAMA" --set job.stpes=3
+refused 1 "no pass 'fues'" "'fuse'" -- graph "$LLAMA" --set plan.disable=fues --after all
+refused 1 "'fuse' cannot be left out" -- graph "$LLAMA" --set plan.disable=simplify,fuse --after all
+refused 1 'mesh spans 2 ranks' -- train "$LLAMA" --data "$ROOT/vm/sgl.h" --set plan.mesh.dp=2
 refused 1 'mesh' "'tq'" -- train "$LLAMA" --set plan.mesh.tq=2
 refused 1 "no pass 'fues'" "'fuse'" -- graph "$LLAMA" --after fues
 refused 1 "'dto'" 'text and dot' -- graph "$LLAMA" --format dto

@@ -15,6 +15,7 @@
  * Comes in: a traced graph, a plan, the session's layout. Goes out: a placed graph. After each pass the verifier looks
  * at the result (debug builds, SGL_VERIFY=1), and SGL_DUMP writes the graph before and after into numbered files. Only
  * here is a pass disabled, dumped or blamed. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/io.h"
@@ -88,11 +89,57 @@ static sgl_status run_one(const sglpass_context *context, int number, const sglp
     return status;
 }
 
+/* ---- what is asked for ----------------------------------------------------------------------------------------------- */
+
+/* A list of pass names, "all" among them, as plan and knobs hold it: each must be a pass, and one that may be left out
+ * where that is asked. */
+static sgl_status check_names(sglcore_env *env, const char *what, const char *list, bool left_out)
+{
+    for (const char *at = list + strspn(list, ", "); *at; at += strspn(at, ", ")) {
+        const char *names[16];
+        char name[64];
+        int count = 0;
+        size_t length = strcspn(at, ", ");
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        at += length;
+        bool known = strcmp(name, "all") == 0;
+        for (const sglpass *pass = sglpass_pipeline; pass->name && count < 16; pass++) {
+            names[count++] = pass->name;
+            if (strcmp(pass->name, name) != 0) continue;
+            known = true;
+            if (left_out && !pass->optional)
+                return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s: the pass '%s' cannot be left out", what, name);
+        }
+        if (known) continue;
+        const char *near = sglcore_nearest(name, names, count);
+        return sglcore_fail(env, SGL_NOT_FOUND, "%s: there is no pass '%s'%s%s%s", what, name,
+                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return SGL_OK;
+}
+
+static sgl_status check_asked(const sglpass_context *context)
+{
+    sglcore_env *env = context->env;
+    int64_t ranks = 1;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        if (axis != SGLIR_AXIS_MICRO) ranks *= context->plan->mesh[axis];
+    if (ranks != 1)
+        return sglcore_fail(env, SGL_UNSUPPORTED, "plan: the mesh spans %lld ranks; this version runs on one",
+                            (long long)ranks);
+    SGLCORE_TRY(check_names(env, "plan: disable", context->plan->disable, true));
+    SGLCORE_TRY(check_names(env, "SGL_DISABLE", sglcore_knob_text(SGLCORE_KNOB_DISABLE), true));
+    return check_names(env, "SGL_DUMP", sglcore_knob_text(SGLCORE_KNOB_DUMP), false);
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------------------------ */
+
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out)
 {
     const sglir_graph *now = in;
     sglir_graph *made = NULL;
     *out = NULL;
+    SGLCORE_TRY(check_asked(context));
     for (int i = 0; sglpass_pipeline[i].name; i++) {
         const sglpass *pass = &sglpass_pipeline[i];
         bool left_out = pass->optional && (sglplan_disables(context->plan, pass->name) ||
