@@ -33,24 +33,28 @@ static bool is_state(const sglir_graph *g, const sglir_node *node)
     return node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") != SGL_FEED;
 }
 
+static int put_name(char *name, size_t size, const char *format, ...) SGL_PRINTF(3, 4);
+static int put_name(char *name, size_t size, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = sglcore_format(name, size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+/* name NULL: "section.<k>" with the first k that is free. */
 static sgl_status open_section(sglpass_gathering *s, const char *name, uint8_t dtype, int role)
 {
     sglpass_section made = {
         .dtype = dtype, .role = (uint8_t)role, .first = (uint32_t)s->members.count, .value = SGLIR_NONE
     };
-    sglcore_text text = { 0 };
-    if (name != NULL) {
-        SGLCORE_TRY(sglcore_text_add(s->env, &text, "%s", name));
-    } else {
-        do {
-            text.count = 0;
-            SGLCORE_TRY(sglcore_text_add(s->env, &text, "section.%lld", (long long)s->next_number++));
-        } while (find_input(&s->placed, text.data) != SGLIR_NONE || find_input(&s->inputs, text.data) != SGLIR_NONE);
+    if (name != NULL && put_name(made.name, sizeof made.name, "%s", name) >= (int)sizeof made.name)
+        return sglcore_fail(s->env, SGL_INTERNAL, "sections: the name '%s' of a section is too long", name);
+    while (name == NULL) {
+        put_name(made.name, sizeof made.name, "section.%lld", (long long)s->next_number++);
+        if (find_input(&s->placed, made.name) == SGLIR_NONE && find_input(&s->inputs, made.name) == SGLIR_NONE) break;
     }
-    bool fits = text.count < (int64_t)sizeof made.name;
-    if (fits) memcpy(made.name, text.data, (size_t)text.count + 1);
-    sglcore_text_free(s->env, &text);
-    if (!fits) return sglcore_fail(s->env, SGL_INTERNAL, "sections: the name of a section is too long");
     return sglcore_vec_push(s->env, &s->sections, made);
 }
 
