@@ -10,7 +10,8 @@
 
 #define OUT_OF_MEMORY "not enough memory" /* the text that Lua knows as its memory error, always interned */
 #define FRAME_MARK "\n  at "
-enum { FRAMES_FIRST = 8, FRAMES_LAST = 4, LEVELS = 200 }; /* frames shown; levels looked at from each end */
+/* Frames shown, and levels looked at, from either end. Each look at an outer level walks the whole stack. */
+enum { FRAMES_FIRST = 8, FRAMES_LAST = 4, LEVELS = 200, LEVELS_LAST = 24 };
 
 /* ---- places ------------------------------------------------------------------------------------------------- */
 
@@ -142,32 +143,40 @@ static int stack_levels(lua_State *L)
     return high;
 }
 
-/* Adds the script's frames within levels [from, to), at most `most` of them, after passing over `skip`. Returns the level
- * behind the last one looked at. text NULL: only counts, into *found. */
-static int add_frames_within(luaL_Buffer *text, lua_State *L, int from, int to, int skip, int most, int *found)
+/* The levels of the script's frames within [from, to), at most `most` of them. *behind: the level behind the last. */
+static int find_frames(lua_State *L, int from, int to, int most, int *levels, int *behind)
 {
     lua_Debug activation;
-    *found = 0;
-    int level = from;
-    for (; level < to && *found < skip + most && lua_getstack(L, level, &activation); level++) {
+    int found = 0, level = from;
+    for (; level < to && found < most && lua_getstack(L, level, &activation); level++) {
         lua_getinfo(L, "Sl", &activation);
-        if (!is_script(&activation)) continue;
-        ++*found;
-        if (text != NULL && *found > skip) add_frame(text, L, &activation);
+        if (is_script(&activation)) levels[found++] = level;
     }
-    return level;
+    *behind = level;
+    return found;
 }
 
+static void add_found(luaL_Buffer *text, lua_State *L, const int *levels, int count)
+{
+    for (int i = 0; i < count; i++) {
+        lua_Debug activation;
+        if (!lua_getstack(L, levels[i], &activation)) continue;
+        lua_getinfo(L, "Sl", &activation);
+        add_frame(text, L, &activation);
+    }
+}
+
+/* The innermost frames and the outermost ones. */
 static void add_frames(luaL_Buffer *text, lua_State *L)
 {
-    int levels = stack_levels(L), found;
-    int near = levels < LEVELS ? levels : LEVELS;
-    int behind = add_frames_within(text, L, 1, near, 0, FRAMES_FIRST, &found);
-    int tail = levels - LEVELS > behind ? levels - LEVELS : behind;
-    add_frames_within(NULL, L, tail, levels, 0, levels, &found);
-    int skip = found > FRAMES_LAST ? found - FRAMES_LAST : 0;
+    int found[FRAMES_FIRST + LEVELS_LAST], behind, end, total = stack_levels(L);
+    int count = find_frames(L, 1, total < LEVELS ? total : LEVELS, FRAMES_FIRST, found, &behind);
+    add_found(text, L, found, count);
+    int tail = total - LEVELS_LAST > behind ? total - LEVELS_LAST : behind;
+    count = find_frames(L, tail, total, LEVELS_LAST, found, &end);
+    int skip = count > FRAMES_LAST ? count - FRAMES_LAST : 0;
     if (tail > behind || skip > 0) luaL_addstring(text, FRAME_MARK "... ");
-    add_frames_within(text, L, tail, levels, skip, FRAMES_LAST, &found);
+    add_found(text, L, found + skip, count - skip);
 }
 
 int sgldsl_message(lua_State *L)

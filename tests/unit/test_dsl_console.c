@@ -83,6 +83,7 @@ static void test_errors(void **state)
             "console:1: matmul: inner dimensions differ: [2,3] x [2,3]\n  at console:1 in main chunk");
     refuses(&host, job, "x = = 1", "console:1: ");
     refuses(&host, job, "nothing.at.all", "console:1: ");
+    job->limits.instructions = 1000000;
     refuses(&host, job, "while true do end", "console:1: the script does not end");
     gives(&host, job, "x:sum()", "f32[] 6\n"); /* what went wrong spoilt nothing */
     bool incomplete = false;
