@@ -104,6 +104,24 @@ static void test_every_length_cut(void **state)
     remove_tree("run");
 }
 
+/* A change that no reader of the header could see: one sort of blank for another. */
+static void test_header_blanks(void **state)
+{
+    (void)state;
+    sglcore_env env = plain_env();
+    char path[256];
+    int64_t bytes;
+    must(model_save(&env, "run", 2, 2, 0));
+    path_of(path, 1);
+    char *data = read_all(path, &bytes), *end = strstr(data + 8, "}} ");
+    assert_non_null(end);
+    end[2] = '\n';
+    write_all(path, data, bytes);
+    assert_non_null(strstr(assert_damaged(path), ": header: its bytes are not those that were saved (hash "));
+    free(data);
+    remove_tree("run");
+}
+
 static void test_files_gone(void **state)
 {
     (void)state;
@@ -228,11 +246,9 @@ static void test_changed_ones_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_bit_of_every_byte),
-        cmocka_unit_test(test_every_length_cut),
-        cmocka_unit_test(test_files_gone),
-        cmocka_unit_test(test_manifests_that_lie),
-        cmocka_unit_test(test_changed_ones_are_told),
+        cmocka_unit_test(test_a_bit_of_every_byte), cmocka_unit_test(test_every_length_cut),
+        cmocka_unit_test(test_header_blanks),       cmocka_unit_test(test_files_gone),
+        cmocka_unit_test(test_manifests_that_lie),  cmocka_unit_test(test_changed_ones_are_told),
     };
     return cmocka_run_group_tests_name("store checkpoints, damage", tests, NULL, NULL);
 }

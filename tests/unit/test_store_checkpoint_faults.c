@@ -194,6 +194,12 @@ static int log_sync(void *user, int fd)
     return 0;
 }
 
+static int log_close(void *user, int fd)
+{
+    assert_false(((sync_log *)user)->dirty_files >> fd % 31 & 1);
+    return sglcore_io_posix.close(NULL, fd);
+}
+
 static int log_open(void *user, const char *path, int *fd)
 {
     assert_non_null(strstr(path, ".partial/")); /* nothing is written anywhere else */
@@ -233,6 +239,7 @@ static void test_order_of_syncs(void **state)
     log.io.open_write = log_open;
     log.io.write = log_write;
     log.io.sync = log_sync;
+    log.io.close = log_close;
     log.io.sync_dir = log_sync_dir;
     log.io.rename = log_rename;
     env.io = &log.io;
