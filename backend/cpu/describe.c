@@ -9,17 +9,19 @@
 #include "backend/cpu/cpu.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
+static void ask_cpu(unsigned leaf, unsigned words[4])
+{
+    __asm__("cpuid" : "=a"(words[0]), "=b"(words[1]), "=c"(words[2]), "=d"(words[3]) : "a"(leaf), "c"(0));
+}
 
 /* The brand string of the CPU, without the blanks around it. */
 static void cpu_name(char name[49])
 {
     unsigned words[12] = { 0 };
     name[0] = '\0';
-    if ((unsigned)__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return;
-    for (unsigned i = 0; i < 3; i++) {
-        __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
-    }
+    ask_cpu(0x80000000u, words);
+    if (words[0] < 0x80000004u) return;
+    for (unsigned leaf = 0; leaf < 3; leaf++) ask_cpu(0x80000002u + leaf, &words[4 * leaf]);
     const char *text = (const char *)words;
     size_t skip = strspn(text, " "), length = strnlen(text + skip, 48 - skip);
     while (length > 0 && text[skip + length - 1] == ' ') length--;

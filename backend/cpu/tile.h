@@ -129,6 +129,11 @@ typedef struct sglcpu_sum {
     uint32_t operand; /* of columns and totals: where the result goes */
 } sglcpu_sum;
 
+/* Accumulators to their neutral element; folded one by one into others; made elements of the sum's dtype (tile_sum.c). */
+void sglcpu_start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count);
+void sglcpu_join_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, const char *from, int64_t count);
+void sglcpu_finish_sums(const sglcpu_sum *sum, void *out, const void *accumulators, int64_t count);
+
 typedef struct sglcpu_tile {
     const sglexec_kernel *kernel;
     const sglexec_operand *operands;

@@ -3,7 +3,6 @@
  * In: a plan and the addresses of a launch. Out: results stored. A task first makes what numbers and columns have one of,
  * then goes through its rows; column sums and totals go to places of the task's own in the workspace, and when all tasks
  * are done they are brought together in the order of the tasks. Odd invariant: nothing is allocated, nothing fails. */
-#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/tile.h"
@@ -18,74 +17,6 @@ typedef struct run {
     int64_t strip_first, task;
     int64_t dense_cols; /* width for which the rows of tiles in scratch are set */
 } run;
-
-/* ---- neutral elements and results of sums ------------------------------------------------------------------------ */
-
-static int64_t least_int(sgl_dtype dtype)
-{
-    switch (dtype) {
-    case SGL_I64: return INT64_MIN;
-    case SGL_I32: return INT32_MIN;
-    case SGL_I16: return INT16_MIN;
-    case SGL_I8: return INT8_MIN;
-    default: return 0;
-    }
-}
-
-static int64_t largest_int(sgl_dtype dtype)
-{
-    switch (dtype) {
-    case SGL_I64: return INT64_MAX;
-    case SGL_I32: return INT32_MAX;
-    case SGL_I16: return INT16_MAX;
-    case SGL_I8: return INT8_MAX;
-    case SGL_U8: return UINT8_MAX;
-    case SGL_U16: return UINT16_MAX;
-    case SGL_U32: return UINT32_MAX;
-    default: return 1; /* bool */
-    }
-}
-
-/* An accumulator is 8 bytes: a double for floats, an int64_t for the rest. */
-static void start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count)
-{
-    sgl_dtype dtype = (sgl_dtype)sum->dtype;
-    bool is_float = sglcpu_float_index(dtype) >= 0;
-    union {
-        double real;
-        int64_t integer;
-    } start = { .integer = 0 };
-    if (sum->fold == SGLCPU_FOLD_MAX) {
-        if (is_float)
-            start.real = -INFINITY;
-        else
-            start.integer = least_int(dtype);
-    } else if (sum->fold == SGLCPU_FOLD_MIN) {
-        if (is_float)
-            start.real = INFINITY;
-        else
-            start.integer = largest_int(dtype);
-    } else if (is_float) {
-        start.real = 0;
-    }
-    sglcpu_spread(accumulators, &start, 8, count);
-}
-
-static void finish_sums(const sglcpu_sum *sum, void *out, const void *accumulators, int64_t count)
-{
-    sgl_dtype dtype = (sgl_dtype)sum->dtype;
-    sgl_dtype from = sglcpu_float_index(dtype) >= 0 ? SGL_F64 : SGL_I64;
-    sglcpu_cast(from, dtype)(out, accumulators, NULL, NULL, count);
-}
-
-/* Folds accumulators into others, one by one. */
-static void join_sums(const run *r, const sglcpu_sum *sum, char *into, const char *from, int64_t count)
-{
-    bool is_float = sglcpu_float_index((sgl_dtype)sum->dtype) >= 0;
-    sglcpu_columns_fn columns =
-        is_float ? r->launch->isa->floats[1]->columns[sum->fold] : sglcpu_int_columns(sum->fold, SGL_I64);
-    columns(into, from, 0, 1, count);
-}
 
 /* ---- calls -------------------------------------------------------------------------------------------------------- */
 
@@ -402,7 +333,7 @@ static void run_phase(run *r, const sglcpu_phase *phase, int64_t strip_end)
     run_rows(r, &phase->rows);
     for (int i = 0; i < phase->fold_count; i++) {
         const sglcpu_sum *sum = &tile->folds[phase->fold_first + i];
-        start_sums(sum, r->scratch + sum->place, r->block.rows);
+        sglcpu_start_sums(sum, r->scratch + sum->place, r->block.rows);
     }
     for (int64_t col = r->strip_first; phase->tiles.count > 0 && col < strip_end; col += tile->tile_cols) {
         r->block.col = col;
@@ -413,7 +344,7 @@ static void run_phase(run *r, const sglcpu_phase *phase, int64_t strip_end)
     }
     for (int i = 0; i < phase->fold_count; i++) {
         const sglcpu_sum *sum = &tile->folds[phase->fold_first + i];
-        finish_sums(sum, r->at[sum->slot], r->scratch + sum->place, r->block.rows);
+        sglcpu_finish_sums(sum, r->at[sum->slot], r->scratch + sum->place, r->block.rows);
     }
 }
 
@@ -422,10 +353,10 @@ static void start_task_sums(const run *r, int64_t row_task, int64_t strip_end)
     const sglcpu_tile *tile = r->tile;
     for (int i = 0; i < tile->column_count; i++) {
         char *at = r->launch->work + tile->columns[i].place + (row_task * tile->split.cols + r->strip_first) * 8;
-        start_sums(&tile->columns[i], at, strip_end - r->strip_first);
+        sglcpu_start_sums(&tile->columns[i], at, strip_end - r->strip_first);
     }
     for (int i = 0; i < tile->total_count; i++) {
-        start_sums(&tile->totals[i], r->launch->work + tile->totals[i].place + r->task * 8, 1);
+        sglcpu_start_sums(&tile->totals[i], r->launch->work + tile->totals[i].place + r->task * 8, 1);
     }
 }
 
@@ -483,29 +414,29 @@ static void join_columns(void *context, int64_t task, int worker)
     (void)worker;
     const job *j = context;
     const sglcpu_tile *tile = j->tile;
-    run r = { .launch = j->launch, .tile = tile };
     int64_t cols = tile->split.cols, per_sum = sglcpu_ceil_div(cols, JOIN_COLUMNS);
     const sglcpu_sum *sum = &tile->columns[task / per_sum];
     int64_t first = task % per_sum * JOIN_COLUMNS, count = sglcpu_min(JOIN_COLUMNS, cols - first);
     _Alignas(64) char joined[JOIN_COLUMNS * 8];
-    start_sums(sum, joined, count);
+    sglcpu_start_sums(sum, joined, count);
     for (int64_t row_task = 0; row_task < tile->split.row_tasks; row_task++) {
-        join_sums(&r, sum, joined, j->launch->work + sum->place + (row_task * cols + first) * 8, count);
+        sglcpu_join_sums(j->launch->isa, sum, joined, j->launch->work + sum->place + (row_task * cols + first) * 8,
+                         count);
     }
     char *to = sglcpu_at(j->launch, &tile->operands[sum->operand]);
-    finish_sums(sum, to + first * sglcpu_size((sgl_dtype)sum->dtype), joined, count);
+    sglcpu_finish_sums(sum, to + first * sglcpu_size((sgl_dtype)sum->dtype), joined, count);
 }
 
 static void join_totals(const job *j)
 {
-    run r = { .launch = j->launch, .tile = j->tile };
     for (int i = 0; i < j->tile->total_count; i++) {
         const sglcpu_sum *sum = &j->tile->totals[i];
         int64_t tasks = j->tile->split.row_tasks * j->tile->split.strips;
         _Alignas(8) char joined[8];
-        start_sums(sum, joined, 1);
-        for (int64_t t = 0; t < tasks; t++) join_sums(&r, sum, joined, j->launch->work + sum->place + t * 8, 1);
-        finish_sums(sum, sglcpu_at(j->launch, &j->tile->operands[sum->operand]), joined, 1);
+        sglcpu_start_sums(sum, joined, 1);
+        for (int64_t t = 0; t < tasks; t++)
+            sglcpu_join_sums(j->launch->isa, sum, joined, j->launch->work + sum->place + t * 8, 1);
+        sglcpu_finish_sums(sum, sglcpu_at(j->launch, &j->tile->operands[sum->operand]), joined, 1);
     }
 }
 

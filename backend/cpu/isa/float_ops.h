@@ -8,16 +8,15 @@
 
 #include "backend/cpu/isa/loop.h"
 
-#define CORE_NAMES(name, dtype) sglcpu_##name##dtype##_one
-#define CORE_PASTE(name, dtype) CORE_NAMES(name, dtype)
 #if REAL_IS_F32
-#define CORE(name) CORE_PASTE(name, _f32)
+/* The function of one element in vmath.h. */
+#define CORE(name) sglcpu_##name##_f32_one
 #define R(number) number##f
 #define FLOOR __builtin_floorf
 #define SQRT __builtin_sqrtf
 #define ABS __builtin_fabsf
 #else
-#define CORE(name) CORE_PASTE(name, _f64)
+#define CORE(name) sglcpu_##name##_f64_one
 #define R(number) number
 #define FLOOR __builtin_floor
 #define SQRT __builtin_sqrt

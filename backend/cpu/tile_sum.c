@@ -1,0 +1,73 @@
+/* tile_sum.c -- accumulators of sums, maxima and minima: how they begin, come together and become results.
+ *
+ * In: an sglcpu_sum and arrays of accumulators, 8 bytes each. Out: the same, or elements of the result's dtype. A float's
+ * accumulator is a double, an integer's an int64_t, so float32 sums are rounded once, at the end. Odd invariant: what is
+ * neutral is what an empty range gives (ops.def). */
+#include <math.h>
+
+#include "backend/cpu/tile.h"
+
+static int64_t least_int(sgl_dtype dtype)
+{
+    switch (dtype) {
+    case SGL_I64: return INT64_MIN;
+    case SGL_I32: return INT32_MIN;
+    case SGL_I16: return INT16_MIN;
+    case SGL_I8: return INT8_MIN;
+    default: return 0;
+    }
+}
+
+static int64_t largest_int(sgl_dtype dtype)
+{
+    switch (dtype) {
+    case SGL_I64: return INT64_MAX;
+    case SGL_I32: return INT32_MAX;
+    case SGL_I16: return INT16_MAX;
+    case SGL_I8: return INT8_MAX;
+    case SGL_U8: return UINT8_MAX;
+    case SGL_U16: return UINT16_MAX;
+    case SGL_U32: return UINT32_MAX;
+    default: return 1; /* bool */
+    }
+}
+
+/* An accumulator is 8 bytes: a double for floats, an int64_t for the rest. */
+void sglcpu_start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count)
+{
+    sgl_dtype dtype = (sgl_dtype)sum->dtype;
+    bool is_float = sglcpu_float_index(dtype) >= 0;
+    union {
+        double real;
+        int64_t integer;
+    } start = { .integer = 0 };
+    if (sum->fold == SGLCPU_FOLD_MAX) {
+        if (is_float)
+            start.real = -INFINITY;
+        else
+            start.integer = least_int(dtype);
+    } else if (sum->fold == SGLCPU_FOLD_MIN) {
+        if (is_float)
+            start.real = INFINITY;
+        else
+            start.integer = largest_int(dtype);
+    } else if (is_float) {
+        start.real = 0;
+    }
+    sglcpu_spread(accumulators, &start, 8, count);
+}
+
+void sglcpu_finish_sums(const sglcpu_sum *sum, void *out, const void *accumulators, int64_t count)
+{
+    sgl_dtype dtype = (sgl_dtype)sum->dtype;
+    sgl_dtype from = sglcpu_float_index(dtype) >= 0 ? SGL_F64 : SGL_I64;
+    sglcpu_cast(from, dtype)(out, accumulators, NULL, NULL, count);
+}
+
+/* Folds accumulators into others, one by one. */
+void sglcpu_join_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, const char *from, int64_t count)
+{
+    bool is_float = sglcpu_float_index((sgl_dtype)sum->dtype) >= 0;
+    sglcpu_columns_fn columns = is_float ? isa->floats[1]->columns[sum->fold] : sglcpu_int_columns(sum->fold, SGL_I64);
+    columns(into, from, 0, 1, count);
+}
