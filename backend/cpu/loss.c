@@ -45,8 +45,10 @@ static double number_at(const char *data, int real, int64_t i)
 
 static void set_number(char *data, int real, int64_t i, double value)
 {
-    if (real) ((double *)(void *)data)[i] = value;
-    else ((float *)(void *)data)[i] = (float)value;
+    if (real)
+        ((double *)(void *)data)[i] = value;
+    else
+        ((float *)(void *)data)[i] = (float)value;
 }
 
 static int64_t target_at(const char *data, sgl_dtype dtype, int64_t i)
@@ -76,7 +78,8 @@ static void finish_row(const loss_job *j, int64_t row, char *logits)
     }
     bool within = target >= 0 && target < l->vocab;
     double picked = within ? number_at(logits, l->real, target) : 0, most = ops->row_max(logits, l->vocab);
-    double shift = isinf(most) && most < 0 ? 0 : most; /* a row of -inf alone has probability nowhere: the loss is NaN or inf */
+    double shift =
+        isinf(most) && most < 0 ? 0 : most; /* a row of -inf alone has probability nowhere: the loss is NaN or inf */
     double sum = ops->row_exp(logits, logits, 1, shift, l->vocab);
     set_number(losses, l->real, row, log(sum) + shift - picked);
     if (!l->dlosses) return;
@@ -117,15 +120,37 @@ static void run_loss(const sglcpu_launch *launch, const void *plan)
 
 static sgl_status cut_chunk(sglcpu_prepare *p, const loss *l, chunk *c, int64_t rows)
 {
-    *c = (chunk){ .logits = { .real = (uint8_t)l->real, .m = rows, .n = l->vocab, .k = l->dim, .a_row = l->dim, .a_col = 1,
-                              .b_row = 1, .b_col = l->dim, .ldc = l->vocab },
-                  .dx = { .real = (uint8_t)l->real, .m = rows, .n = l->dim, .k = l->vocab, .a_row = l->vocab, .a_col = 1,
-                          .b_row = l->dim, .b_col = 1, .ldc = l->dim },
-                  .dweight = { .real = (uint8_t)l->real, .m = l->vocab, .n = l->dim, .k = rows, .a_row = 1, .a_col = l->vocab,
-                               .b_row = l->dim, .b_col = 1, .ldc = l->dim },
+    *c = (chunk){ .logits = { .real = (uint8_t)l->real,
+                              .m = rows,
+                              .n = l->vocab,
+                              .k = l->dim,
+                              .a_row = l->dim,
+                              .a_col = 1,
+                              .b_row = 1,
+                              .b_col = l->dim,
+                              .ldc = l->vocab },
+                  .dx = { .real = (uint8_t)l->real,
+                          .m = rows,
+                          .n = l->dim,
+                          .k = l->vocab,
+                          .a_row = l->vocab,
+                          .a_col = 1,
+                          .b_row = l->dim,
+                          .b_col = 1,
+                          .ldc = l->dim },
+                  .dweight = { .real = (uint8_t)l->real,
+                               .m = l->vocab,
+                               .n = l->dim,
+                               .k = rows,
+                               .a_row = 1,
+                               .a_col = l->vocab,
+                               .b_row = l->dim,
+                               .b_col = 1,
+                               .ldc = l->dim },
                   .rows_per_task = sglcpu_max(ROW_TASK_BYTES / sglcpu_max(l->vocab * l->size, 1), 1) };
     if (!sglcpu_product_fits(&c->logits) || !sglcpu_product_fits(&c->dx) || !sglcpu_product_fits(&c->dweight))
-        return sglcore_fail(p->env, SGL_UNSUPPORTED, "linear_cross_entropy: %lld rows, %lld classes or %lld features are beyond 2^31",
+        return sglcore_fail(p->env, SGL_UNSUPPORTED,
+                            "linear_cross_entropy: %lld rows, %lld classes or %lld features are beyond 2^31",
                             (long long)rows, (long long)l->vocab, (long long)l->dim);
     sglcpu_product_cut(&c->logits, false);
     sglcpu_product_cut(&c->dx, false);
@@ -166,7 +191,8 @@ sgl_status sglcpu_prepare_loss(sglcpu_prepare *p, const sglexec_instruction *i, 
 
 int64_t sglcpu_loss_workspace(const sglir_graph *g, const sglir_node *node)
 {
-    const sglir_type *weight = sglir_type_of(g, sglir_arg(g, node, 1)), *targets = sglir_type_of(g, sglir_arg(g, node, 2));
+    const sglir_type *weight = sglir_type_of(g, sglir_arg(g, node, 1)),
+                     *targets = sglir_type_of(g, sglir_arg(g, node, 2));
     int64_t size = sglcpu_size((sgl_dtype)weight->dtype), vocab = weight->dims[0];
     return rows_of_chunk(sglir_elements(targets), vocab, size) * vocab * size;
 }

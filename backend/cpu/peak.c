@@ -10,7 +10,9 @@ static sgl_status measure(sglexec_device *device, float *matrices, double *flops
 {
     const float *a = matrices, *b = matrices + SIDE * SIDE;
     float *c = matrices + 2 * SIDE * SIDE;
-    sglcpu_product product = { .m = SIDE, .n = SIDE, .k = SIDE, .a_row = SIDE, .a_col = 1, .b_row = SIDE, .b_col = 1, .ldc = SIDE };
+    sglcpu_product product = {
+        .m = SIDE, .n = SIDE, .k = SIDE, .a_row = SIDE, .a_col = 1, .b_row = SIDE, .b_col = 1, .ldc = SIDE
+    };
     sglcpu_product_cut(&product, false);
     const sglcpu_launch launch = { .pool = device->pool, .isa = device->isa };
     for (int64_t i = 0; i < 2 * SIDE * SIDE; i++) matrices[i] = (float)(i % 7) - 3.0f;

@@ -95,7 +95,8 @@ static const char *table_of(sglcpu_prepare *p, const rope *r, int64_t position)
     if (!made || !numbers) return NULL;
     for (int64_t t = 0; t < r->rows; t++)
         fill_row(numbers + t * 2 * r->half * r->size, r->real, r->theta, r->inverse, position + t, r->half);
-    *made = (struct sglcpu_rope_table){ p->rope_tables, r->theta, r->inverse, position, r->rows, r->half, r->real, numbers };
+    *made = (struct sglcpu_rope_table){ p->rope_tables, r->theta, r->inverse, position,
+                                        r->rows,        r->half,  r->real,    numbers };
     p->rope_tables = made;
     return numbers;
 }
@@ -111,7 +112,8 @@ sgl_status sglcpu_prepare_rope(sglcpu_prepare *p, const sglexec_instruction *i, 
     r->inverse = sglexec_attr_int(p->program, i, "inverse") != 0;
     r->real = sglcpu_float_index((sgl_dtype)r->x->dtype);
     if (r->real < 0)
-        return sglcore_fail(p->env, SGL_UNSUPPORTED, "rope: the CPU turns f32 and f64, not %s", sgl_dtype_name((sgl_dtype)r->x->dtype));
+        return sglcore_fail(p->env, SGL_UNSUPPORTED, "rope: the CPU turns f32 and f64, not %s",
+                            sgl_dtype_name((sgl_dtype)r->x->dtype));
     r->size = sglcpu_size((sgl_dtype)r->x->dtype);
     r->batch = r->x->dims[0];
     r->rows = r->x->dims[1];
