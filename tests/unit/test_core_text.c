@@ -116,9 +116,14 @@ static void test_intern(void **state)
     assert_int_equal(sglcore_intern(strings, "blocks.1.attn", 6, &id), SGL_OK);
     assert_string_equal(sglcore_string(strings, id), "blocks");
     assert_int_equal(id, 3001);
+    assert_true(sglcore_interned(strings, "blocks.7.attn", 13, &id));
+    assert_int_equal(id, ids[7]);
+    assert_true(sglcore_interned(strings, "", 0, &id));
+    assert_int_equal(id, 0);
+    assert_false(sglcore_interned(strings, "blocks.7.attn", 12, &id));
     uint32_t with_zero;
     assert_int_equal(sglcore_intern(strings, "blocks\0x", 8, &with_zero), SGL_OK); /* bytes, not C strings */
-    assert_int_not_equal(with_zero, id);
+    assert_int_not_equal(with_zero, 3001);
     sglcore_strings_free(strings);
     sglcore_strings_free(NULL);
     assert_int_equal(heap.live_blocks, 0);
@@ -181,6 +186,23 @@ static void test_nearest(void **state)
     const char *const long_names[] = { longest };
     assert_null(sglcore_nearest("aaaa", long_names, 1));
     assert_null(sglcore_nearest(longest, names, count));
+    char hint[SGLCORE_HINT_ROOM];
+    assert_string_equal(sglcore_hint("matmull", names, count, hint), "; did you mean 'matmul'?");
+    assert_string_equal(sglcore_hint("convolution", names, count, hint), "");
+    longest[64] = '\0'; /* as long as names that are compared are */
+    assert_int_equal(strlen(sglcore_hint(longest, long_names, 1, hint)), 64 + strlen("; did you mean ''?"));
+}
+
+static void test_list_has(void **state)
+{
+    (void)state;
+    assert_true(sglcore_list_has("fuse", "fuse"));
+    assert_true(sglcore_list_has(" ,simplify, fuse ,", "fuse"));
+    assert_true(sglcore_list_has("simplify fuse", "simplify"));
+    assert_false(sglcore_list_has("simplify-again,fuser", "simplify"));
+    assert_false(sglcore_list_has("simplify-again,fuser", "fuse"));
+    assert_false(sglcore_list_has(", ,", ""));
+    assert_false(sglcore_list_has("", "fuse"));
 }
 
 /* ---- names of the tables ------------------------------------------------------------------------------------ */
@@ -219,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_intern),
         cmocka_unit_test(test_each_allocation_fails),
         cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_list_has),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests_name("core text", tests, NULL, NULL);

@@ -52,7 +52,7 @@ static void test_refusals(void **state)
     sglplan_init(&plan);
     accepted(&plan, SGLIR_I("mesh.dp", 1024));
     refused(&plan, SGLIR_I("mesh.ddp", 2), SGL_NOT_FOUND,
-            "plan: there is no field \"mesh.ddp\"; did you mean \"mesh.dp\"?");
+            "plan: there is no field \"mesh.ddp\"; did you mean 'mesh.dp'?");
     refused(&plan, SGLIR_I("completely else", 2), SGL_NOT_FOUND, "plan: there is no field \"completely else\"");
     refused(&plan, SGLIR_I("mesh.micro", 2), SGL_NOT_FOUND, "plan: there is no field \"mesh.micro\"");
     refused(&plan, SGLIR_I("micro", 0), SGL_INVALID_ARGUMENT, "plan: micro is 0, and must be from 1 to 1048576");
@@ -62,7 +62,7 @@ static void test_refusals(void **state)
     refused(&plan, SGLIR_S("micro", "2"), SGL_INVALID_ARGUMENT, "plan: micro must be a whole number, not a text");
     refused(&plan, SGLIR_S("disable", NULL), SGL_INVALID_ARGUMENT, "plan: disable must be a text, not nothing");
     refused(&plan, SGLIR_S("precision", "fp23"), SGL_INVALID_ARGUMENT,
-            "plan: precision \"fp23\" is none of fp32, fp64; did you mean \"fp32\"?");
+            "plan: precision \"fp23\" is none of fp32, fp64; did you mean 'fp32'?");
     refused(&plan, SGLIR_F("precision", 32), SGL_INVALID_ARGUMENT,
             "plan: precision must be a text, not a number with a fraction");
     char text[257];

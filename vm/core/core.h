@@ -38,7 +38,7 @@ sgl_status sglcore_fail_v(sglcore_env *env, sgl_status status, const char *forma
 sgl_status sglcore_fail_at(sglcore_env *env, sgl_status status, const char *format, ...) SGL_PRINTF(3, 4);
 /* Hands one line (no line end) to the host's log callback. */
 void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
-void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
+void sglcore_log_v(sglcore_env *env, sgl_log_level level, const char *format, va_list arguments);
 
 #define SGLCORE_TRY(call)                                                                                              \
     do {                                                                                                               \
@@ -105,10 +105,17 @@ typedef struct sglcore_strings sglcore_strings;
 sgl_status sglcore_strings_new(sglcore_env *env, sglcore_strings **strings);
 void sglcore_strings_free(sglcore_strings *strings);
 sgl_status sglcore_intern(sglcore_strings *strings, const char *text, size_t length, uint32_t *id);
+/* The id of a text that is interned; false when it is not. Asks for no memory. */
+bool sglcore_interned(const sglcore_strings *strings, const char *text, size_t length, uint32_t *id);
 const char *sglcore_string(const sglcore_strings *strings, uint32_t id);
 
 /* The nearest of `count` names to `name` by edit distance, or NULL when none is near: for "did you mean". */
 const char *sglcore_nearest(const char *name, const char *const *names, int count);
+/* "; did you mean 'x'?" with the nearest name, or "" when none is near; SGLCORE_HINT_ROOM bytes hold either. */
+enum { SGLCORE_HINT_ROOM = 96 };
+const char *sglcore_hint(const char *name, const char *const *names, int count, char text[SGLCORE_HINT_ROOM]);
+/* True when the list, words with commas or blanks between them, has the word. */
+bool sglcore_list_has(const char *list, const char *word);
 
 /* ---- hashes and maps ---------------------------------------------------------------------------------------- */
 

@@ -84,14 +84,19 @@ sgl_status sglcore_fail_at(sglcore_env *env, sgl_status status, const char *form
     return sglcore_fail(env, status, "%s: %s", prefix, env->message);
 }
 
-void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...)
+void sglcore_log_v(sglcore_env *env, sgl_log_level level, const char *format, va_list arguments)
 {
     char message[sizeof env->message];
+    format_line(message, sizeof message, format, arguments);
+    env->log(env->log_user, level, message);
+}
+
+void sglcore_log(sglcore_env *env, sgl_log_level level, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    format_line(message, sizeof message, format, arguments);
+    sglcore_log_v(env, level, format, arguments);
     va_end(arguments);
-    env->log(env->log_user, level, message);
 }
 
 int64_t sglcore_now_ns(void)

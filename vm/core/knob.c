@@ -39,14 +39,6 @@ int64_t sglcore_knob_int(sglcore_knob knob)
 
 bool sglcore_knob_lists(sglcore_knob knob, const char *word)
 {
-    size_t word_length = strlen(word);
-    const char *at = sglcore_knob_text(knob);
-    for (;;) {
-        at += strspn(at, ", ");
-        size_t length = strcspn(at, ", ");
-        if (length == 0) return false;
-        if (length == 3 && strncmp(at, "all", 3) == 0) return true;
-        if (length == word_length && strncmp(at, word, length) == 0) return true;
-        at += length;
-    }
+    const char *list = sglcore_knob_text(knob);
+    return sglcore_list_has(list, "all") || sglcore_list_has(list, word);
 }

@@ -1,4 +1,4 @@
-/* text.c -- growing texts, interned strings, and the nearest name to a misspelt one.
+/* text.c -- growing texts, interned strings, lists of words, and the nearest name to a misspelt one.
  *
  * In: bytes and printf forms. Out: terminated texts; ids. Numbers are printed and read in the C locale whatever the host
  * has set, because the text form of a graph must parse back anywhere. */
@@ -148,6 +148,13 @@ static sgl_status grow_slots(sglcore_strings *strings)
     return SGL_OK;
 }
 
+bool sglcore_interned(const sglcore_strings *strings, const char *text, size_t length, uint32_t *id)
+{
+    uint32_t held = *find_slot(strings, text, length, sglcore_hash_bytes(text, length).low);
+    if (held != 0) *id = held - 1;
+    return held != 0;
+}
+
 sgl_status sglcore_intern(sglcore_strings *strings, const char *text, size_t length, uint32_t *id)
 {
     uint64_t hash = sglcore_hash_bytes(text, length).low;
@@ -177,6 +184,18 @@ const char *sglcore_string(const sglcore_strings *strings, uint32_t id)
 {
     assert(id < strings->entries.count);
     return strings->entries.data[id].text;
+}
+
+/* ---- lists of words ------------------------------------------------------------------------------------------ */
+
+bool sglcore_list_has(const char *list, const char *word)
+{
+    size_t wanted = strlen(word), length;
+    for (const char *at = list + strspn(list, ", "); (length = strcspn(at, ", ")) > 0; at += strspn(at, ", ")) {
+        if (length == wanted && memcmp(at, word, length) == 0) return true;
+        at += length;
+    }
+    return false;
 }
 
 /* ---- nearest name ------------------------------------------------------------------------------------------- */
@@ -226,4 +245,13 @@ const char *sglcore_nearest(const char *name, const char *const *names, int coun
         }
     }
     return nearest;
+}
+
+const char *sglcore_hint(const char *name, const char *const *names, int count, char text[SGLCORE_HINT_ROOM])
+{
+    _Static_assert(NEAREST_MOST + sizeof "; did you mean ''?" <= SGLCORE_HINT_ROOM, "the longest name fits");
+    const char *nearest = sglcore_nearest(name, names, count);
+    text[0] = '\0';
+    if (nearest != NULL) snprintf(text, SGLCORE_HINT_ROOM, "; did you mean '%s'?", nearest);
+    return text;
 }

@@ -80,9 +80,9 @@ static sgl_status set_precision(sglcore_env *env, sglplan *plan, const sglir_nam
         plan->precision = (uint8_t)precisions[i].dtype;
         return SGL_OK;
     }
-    const char *near = sglcore_nearest(field->s, names, PRECISION_COUNT);
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: precision \"%s\" is none of fp32, fp64%s%s%s", field->s,
-                        near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    char hint[SGLCORE_HINT_ROOM];
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: precision \"%s\" is none of fp32, fp64%s", field->s,
+                        sglcore_hint(field->s, names, PRECISION_COUNT, hint));
 }
 
 static sgl_status set_disable(sglcore_env *env, sglplan *plan, const sglir_named *field)
@@ -108,25 +108,14 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     names[count++] = "disable";
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
     if (strcmp(field->name, "disable") == 0) return set_disable(env, plan, field);
-    const char *near = sglcore_nearest(field->name, names, count);
-    return sglcore_fail(env, SGL_NOT_FOUND, "plan: there is no field \"%s\"%s%s%s", field->name,
-                        near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    char hint[SGLCORE_HINT_ROOM];
+    return sglcore_fail(env, SGL_NOT_FOUND, "plan: there is no field \"%s\"%s", field->name,
+                        sglcore_hint(field->name, names, count, hint));
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
-bool sglplan_disables(const sglplan *plan, const char *pass)
-{
-    size_t wanted = strlen(pass);
-    const char *at = plan->disable;
-    for (;;) {
-        at += strspn(at, ", ");
-        size_t length = strcspn(at, ", ");
-        if (length == 0) return false;
-        if (length == wanted && memcmp(at, pass, length) == 0) return true;
-        at += length;
-    }
-}
+bool sglplan_disables(const sglplan *plan, const char *pass) { return sglcore_list_has(plan->disable, pass); }
 
 static const char *precision_name(const sglplan *plan)
 {
