@@ -189,8 +189,7 @@ sglir_id sglir_input_find(const sglir_graph *graph, const char *name)
 {
     uint32_t id;
     uint64_t value;
-    /* Interning an absent name leaves it among the strings, which does no harm. */
-    if (sglcore_intern(graph->strings, name, strlen(name), &id) != SGL_OK) return SGLIR_NONE;
+    if (!sglcore_interned(graph->strings, name, strlen(name), &id)) return SGLIR_NONE;
     return sglcore_map_get(&graph->names, (sglcore_hash){ .low = id }, &value) ? (sglir_id)value : SGLIR_NONE;
 }
 

@@ -204,7 +204,7 @@ typedef struct sglir_graph {
 sgl_status sglir_graph_new(sglcore_env *env, const char *name, sglir_graph **graph);
 void sglir_graph_free(sglir_graph *graph); /* NULL is allowed */
 sgl_status sglir_status(const sglir_graph *graph);
-/* The value of the INPUT of that name, SGLIR_NONE when there is none. */
+/* The value of the INPUT of that name, SGLIR_NONE when there is none. Asks for no memory. */
 sglir_id sglir_input_find(const sglir_graph *graph, const char *name);
 
 /* ---- building ----------------------------------------------------------------------------------------------- */

@@ -217,16 +217,6 @@ static int64_t end_of_layout(const sglir_graph *layout)
     return end;
 }
 
-/* The layout's input of that name; SGLIR_NONE when it has none. (Its nodes are all inputs.) */
-static sglir_id find_placed(const sglir_graph *layout, const char *name)
-{
-    for (int64_t n = 0; layout != NULL && n < layout->nodes.count; n++) {
-        const sglir_node *node = &layout->nodes.data[n];
-        if (strcmp(sglir_attr_string(layout, node, "name"), name) == 0) return node->out_first;
-    }
-    return SGLIR_NONE;
-}
-
 static sgl_status place_states(const sglpass_context *context, sglpass_sharing *s, sglir_graph *g)
 {
     const sglir_graph *layout = context->layout;
@@ -237,7 +227,7 @@ static sgl_status place_states(const sglpass_context *context, sglpass_sharing *
         const sglir_type *type = sglir_type_of(g, node->out_first);
         const char *name = sglir_attr_string(g, node, "name");
         sglpass_group *group = &s->groups[sglpass_head(s, node->out_first)];
-        sglir_id known = find_placed(layout, name);
+        sglir_id known = layout != NULL ? sglir_input_find(layout, name) : SGLIR_NONE;
         if (known != SGLIR_NONE) {
             if (!sglir_type_equal(sglir_type_of(layout, known), type))
                 return fail_state(g, name, sglir_type_of(layout, known), type);

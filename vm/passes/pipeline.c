@@ -111,9 +111,9 @@ static sgl_status check_names(sglcore_env *env, const char *what, const char *li
                 return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s: the pass '%s' cannot be left out", what, name);
         }
         if (known) continue;
-        const char *near = sglcore_nearest(name, names, count);
-        return sglcore_fail(env, SGL_NOT_FOUND, "%s: there is no pass '%s'%s%s%s", what, name,
-                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        char hint[SGLCORE_HINT_ROOM];
+        return sglcore_fail(env, SGL_NOT_FOUND, "%s: there is no pass '%s'%s", what, name,
+                            sglcore_hint(name, names, count, hint));
     }
     return SGL_OK;
 }

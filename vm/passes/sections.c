@@ -165,7 +165,7 @@ static uint32_t run_length(const emitter *s, const sglpass_section *sec, uint32_
 static run next_run(emitter *s, const sglpass_section *sec, uint32_t first)
 {
     const sglpass_member *members = s->gathered.members.data + sec->first;
-    sglir_id unpacked;
+    sglir_id unpacked = SGLIR_NONE;
     int64_t start = 0, elements = 0;
     uint32_t count = run_length(s, sec, first, &unpacked, &start);
     run made = { .first = first, .count = count > 1 ? count : 1 };
