@@ -70,6 +70,7 @@ static sgl_status take_attrs(freezer *f, const sglir_node *node, sglexec_instruc
     for (uint32_t a = 0; a < node->attr_count; a++) {
         sglir_attr attr = f->g->attrs.data[node->attr_first + a];
         uint32_t first = attr.as.first;
+        SGLCORE_TRY(take_string(f, attr.name, &attr.name));
         if (attr.kind == 's') SGLCORE_TRY(take_string(f, attr.as.string, &attr.as.string));
         if (attr.kind == 'I') {
             attr.as.first = (uint32_t)p->ints.count;
@@ -187,12 +188,8 @@ static sgl_status freeze_end(freezer *f, instruction_list *list, sglir_id region
     for (int64_t o = 0; o < f->g->outputs.count; o++) {
         const sglir_output *output = &f->g->outputs.data[o];
         if (output->role != SGLIR_UPDATE) continue;
-        for (int64_t n = 0; n < r->nodes.count; n++) {
-            const sglir_node *node = sglir_node_at(f->g, r->nodes.data[n]);
-            if (node->op != SGLIR_OP_INPUT) continue;
-            if (strcmp(sglir_attr_string(f->g, node, "name"), sglcore_string(f->g->strings, output->name)) != 0) continue;
-            SGLCORE_TRY(push_copy(f, list, output->value, node->out_first, node->origin));
-        }
+        sglir_id state = sglir_input_find(f->g, sglcore_string(f->g->strings, output->name));
+        SGLCORE_TRY(push_copy(f, list, output->value, state, sglir_maker(f->g, state)->origin));
     }
     return SGL_OK;
 }
@@ -213,23 +210,17 @@ static sgl_status freeze_region(freezer *f, sglir_id region, uint32_t block)
     return status;
 }
 
-static bool is_section(const sglir_graph *g, const char *name)
-{
-    for (int64_t m = 0; m < g->members.count; m++)
-        if (strcmp(sglcore_string(g->strings, g->members.data[m].section), name) == 0) return true;
-    return false;
-}
-
 static sgl_status freeze_input(freezer *f, const sglir_node *node)
 {
     const char *name = sglir_attr_string(f->g, node, "name");
     sglexec_port port = { .role = (uint8_t)sglir_attr_int(f->g, node, "role"), .operand = operand_of(f->g, node->out_first) };
     SGLCORE_TRY(sglcore_intern(f->p->strings, name, strlen(name), &port.name));
     if (port.role == SGL_FEED) return sglcore_vec_push(f->env, &f->p->feeds, port);
-    if (!is_section(f->g, name)) return sglcore_vec_push(f->env, &f->p->states, port);
+    bool is_section = false;
     for (int64_t m = 0; m < f->g->members.count; m++) {
         const sglir_member *member = &f->g->members.data[m];
         if (strcmp(sglcore_string(f->g->strings, member->section), name) != 0) continue;
+        is_section = true;
         sglexec_port part = { .role = member->role, .operand = port.operand };
         part.operand.rank = member->type.rank;
         part.operand.dtype = member->type.dtype;
@@ -238,7 +229,7 @@ static sgl_status freeze_input(freezer *f, const sglir_node *node)
         SGLCORE_TRY(take_string(f, member->name, &part.name));
         SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->states, part));
     }
-    return SGL_OK;
+    return is_section ? SGL_OK : sglcore_vec_push(f->env, &f->p->states, port);
 }
 
 static sgl_status freeze_ports(freezer *f)

@@ -28,19 +28,11 @@ void sglexec_program_free(sglexec_program *program)
     sglcore_free(env, program, sizeof *program);
 }
 
-/* The attribute stands where its name stands in the op's schema: "axis:i keep:b=0". */
 static const sglir_attr *attr_at(const sglexec_program *p, const sglexec_instruction *i, const char *name)
 {
-    size_t length = strlen(name);
-    uint32_t at = 0;
-    for (const char *s = sglir_ops[i->op].attrs; *s; at++) {
-        if (strncmp(s, name, length) == 0 && s[length] == ':') {
-            assert(at < i->attr_count);
-            return &p->attrs.data[i->attr_first + at];
-        }
-        s = strchr(s, ' ');
-        if (!s) break;
-        s++;
+    for (uint32_t at = 0; at < i->attr_count; at++) {
+        const sglir_attr *attr = &p->attrs.data[i->attr_first + at];
+        if (strcmp(sglcore_string(p->strings, attr->name), name) == 0) return attr;
     }
     assert(!"the op's schema has no attribute of this name");
     return NULL;
