@@ -82,12 +82,10 @@ sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...)
 
 void sgl_log(sgl_vm *vm, sgl_log_level level, const char *format, ...)
 {
-    char text[1024];
     va_list arguments;
     va_start(arguments, format);
-    sglcore_format(text, sizeof text, format, arguments);
+    sglcore_log_v(&vm->env, level, format, arguments);
     va_end(arguments);
-    sglcore_log(&vm->env, level, "%s", text);
 }
 
 const char *sgl_knob(const char *variable)
@@ -218,19 +216,17 @@ static sgl_status find_op(sgl_vm *vm, const char *name, sglir_op *op)
     if (*op != SGLIR_OP_COUNT) return SGL_OK;
     const char *names[SGLIR_OP_COUNT];
     for (int i = 0; i < SGLIR_OP_COUNT; i++) names[i] = sglir_ops[i].name;
-    const char *nearest = name ? sglcore_nearest(name, names, SGLIR_OP_COUNT) : NULL;
-    return sglcore_fail(&vm->env, SGL_NOT_FOUND, "there is no op '%s'%s%s%s", name ? name : "", nearest ? "; did you mean '" : "",
-                        nearest ? nearest : "", nearest ? "'?" : "");
+    char hint[SGLCORE_HINT_ROOM];
+    if (!name) name = "";
+    return sglcore_fail(&vm->env, SGL_NOT_FOUND, "there is no op '%s'%s", name,
+                        sglcore_hint(name, names, SGLIR_OP_COUNT, hint));
 }
 
 /* Results of one emitted node go to the caller when they fit. */
 static sgl_status hand_results(sgl_graph *graph, const char *op, sglir_id first, sgl_value *results, int capacity, int *count_out)
 {
     SGLCORE_TRY(settle(graph));
-    const sglir_value *value = sglir_value_at(graph->ir, first);
-    int count = value->node == SGLIR_NONE ? 1 : (int)sglir_node_at(graph->ir, value->node)->out_count;
-    /* A formula may hand back a value that is no node's first result: then it is the only one. */
-    if (value->index != 0) count = 1;
+    int count = (int)sglir_maker(graph->ir, first)->out_count;
     if (count > capacity || !results)
         return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: %d results, room for %d", op, count, capacity);
     for (int i = 0; i < count; i++) results[i].id = first + (uint32_t)i;
@@ -390,7 +386,8 @@ sgl_status sgl_tokens_eval(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, 
 
 void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t *held_out, int64_t *train_batches, int64_t *eval_batches)
 {
-    sglstore_tokens_sizes sizes = sglstore_tokens_sizes_of(tokens->tokens);
+    sglstore_tokens_sizes sizes = { 0 };
+    if (tokens) sizes = sglstore_tokens_sizes_of(tokens->tokens);
     if (train) *train = sizes.train;
     if (held_out) *held_out = sizes.held_out;
     if (train_batches) *train_batches = sizes.train_batches;

@@ -213,7 +213,12 @@ static sgl_status generate(generator *g)
     SGLCORE_TRY(find_logits(g));
     SGLCORE_TRY(check_prompt(g));
     g->has_position = find_position(g);
-    g->history_capacity = g->config->prompt_count + g->config->count;
+    if (__builtin_add_overflow(g->config->prompt_count, g->config->count, &g->history_capacity) ||
+        g->history_capacity > PTRDIFF_MAX / (int64_t)sizeof *g->history) {
+        g->history_capacity = 0;
+        return sglcore_fail(g->env, SGL_LIMIT, "generate: %lld tokens are more than memory can hold; ask for fewer",
+                            (long long)g->config->count);
+    }
     g->logits = sglcore_alloc(g->env, (size_t)g->logits_bytes);
     g->heap = sglcore_alloc(g->env, (size_t)g->vocab * sizeof *g->heap);
     g->history = sglcore_alloc(g->env, (size_t)g->history_capacity * sizeof *g->history);

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/text.h"
 #include "session/lifetimes.h"
 #include "session/session.h"
+#include "store/json.h"
 
 /* ---- the pieces of a memory report -------------------------------------------------------------------------------- */
 
@@ -26,12 +28,6 @@ static const char *grouped(int64_t number, char text[32])
     return text;
 }
 
-static const char *role_name(int64_t role)
-{
-    static const char *const names[] = { "parameter", "state", "feed", "cache" };
-    return names[role];
-}
-
 static int64_t member_count(const sglir_graph *g, uint32_t section)
 {
     int64_t count = 0;
@@ -49,7 +45,7 @@ static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore
         const sglir_type *t = sglir_type_of(g, node->out_first);
         int64_t members = member_count(g, g->attrs.data[node->attr_first + 1].as.string);
         SGLCORE_TRY(sglcore_text_add(env, text, "  %-24s %-10s %-16s %16s", sglir_attr_string(g, node, "name"),
-                                     role_name(sglir_attr_int(g, node, "role")), sglir_type_text(t, type, sizeof type),
+                                     sglir_role_names[sglir_attr_int(g, node, "role")], sglir_type_text(t, type, sizeof type),
                                      grouped(sglir_bytes(t), bytes)));
         if (members) SGLCORE_TRY(sglcore_text_add(env, text, "   %lld tensors", (long long)members));
         SGLCORE_TRY(sglcore_text_add(env, text, "\n"));
@@ -57,11 +53,11 @@ static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore
     return SGL_OK;
 }
 
-enum { LARGEST = 12 };
+enum { LARGEST = 12, ORIGIN_ROOM = 512 };
 
 static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sglsession_lifetimes *all, sglcore_text *text)
 {
-    char bytes[32], type[160], origin[160];
+    char bytes[32], type[160], origin[ORIGIN_ROOM];
     SGLCORE_TRY(sglcore_text_add(env, text, "largest values where most is live (instruction %lld of %lld)\n",
                                  (long long)all->peak_at, (long long)all->positions));
     int shown = 0;
@@ -97,27 +93,45 @@ static sgl_status memory_text(const sgl_program *program, const sglsession_lifet
     return text_of_peak(env, g, all, text);
 }
 
+/* One value of a memory report. Names of files and graphs are the host's: they are quoted. */
+static sgl_status lifetime_json(sglcore_env *env, const sglir_graph *g, const sglsession_lifetime *life, sglcore_text *text)
+{
+    const sglir_node *node = sglir_node_at(g, life->node);
+    char origin[ORIGIN_ROOM];
+    SGLCORE_TRY(sglcore_text_add(env, text, "{\"op\":\"%s\",\"line\":", sglir_ops[node->op].name));
+    SGLCORE_TRY(sglstore_json_quote(env, text, sglir_origin_text(g, node->origin, origin, sizeof origin)));
+    return sglcore_text_add(env, text, ",\"offset\":%lld,\"bytes\":%lld,\"from\":%lld,\"to\":%lld}", (long long)life->offset,
+                            (long long)life->bytes, (long long)life->from, (long long)life->to);
+}
+
 static sgl_status memory_json(const sgl_program *program, const sglsession_lifetimes *all, sglcore_text *text)
 {
     sglcore_env *env = &program->session->vm->env;
     const sglir_graph *g = program->placed;
     const int64_t *space = program->program->space_bytes;
-    char origin[160];
-    SGLCORE_TRY(sglcore_text_add(env, text, "{\"program\":\"%s\",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
+    SGLCORE_TRY(sglcore_text_add(env, text, "{\"program\":"));
+    SGLCORE_TRY(sglstore_json_quote(env, text, sglcore_string(g->strings, g->name)));
+    SGLCORE_TRY(sglcore_text_add(env, text, ",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
                                  "\"io_bytes\":%lld,\"const_bytes\":%lld,\"positions\":%lld,\"peak_at\":%lld,\"lifetimes\":[",
-                                 sglcore_string(g->strings, g->name), (long long)space[SGLIR_SPACE_STATE],
-                                 (long long)space[SGLIR_SPACE_ARENA], (long long)program->program->arena_lower_bound,
-                                 (long long)space[SGLIR_SPACE_IO], (long long)space[SGLIR_SPACE_CONST],
-                                 (long long)all->positions, (long long)all->peak_at));
+                                 (long long)space[SGLIR_SPACE_STATE], (long long)space[SGLIR_SPACE_ARENA],
+                                 (long long)program->program->arena_lower_bound, (long long)space[SGLIR_SPACE_IO],
+                                 (long long)space[SGLIR_SPACE_CONST], (long long)all->positions, (long long)all->peak_at));
     for (int64_t i = 0; i < all->count; i++) {
-        const sglsession_lifetime *life = &all->by_size[i];
-        const sglir_node *node = sglir_node_at(g, life->node);
-        SGLCORE_TRY(sglcore_text_add(env, text, "%s{\"op\":\"%s\",\"line\":\"%s\",\"offset\":%lld,\"bytes\":%lld,\"from\":%lld,\"to\":%lld}",
-                                     i ? "," : "", sglir_ops[node->op].name,
-                                     sglir_origin_text(g, node->origin, origin, sizeof origin), (long long)life->offset,
-                                     (long long)life->bytes, (long long)life->from, (long long)life->to));
+        if (i) SGLCORE_TRY(sglcore_text_add(env, text, ","));
+        SGLCORE_TRY(lifetime_json(env, g, &all->by_size[i], text));
     }
     return sglcore_text_add(env, text, "]}\n");
+}
+
+/* A text between tags. */
+static sgl_status add_escaped(sglcore_env *env, sglcore_text *text, const char *raw)
+{
+    for (size_t plain; *raw; raw += plain + (raw[plain] != 0)) {
+        plain = strcspn(raw, "&<>");
+        SGLCORE_TRY(sglcore_text_bytes(env, text, raw, plain));
+        if (raw[plain]) SGLCORE_TRY(sglcore_text_add(env, text, "&#%d;", raw[plain]));
+    }
+    return SGL_OK;
 }
 
 /* One rectangle per value: time to the right, address upwards. Hovering names it. */
@@ -128,11 +142,12 @@ static sgl_status memory_svg(const sgl_program *program, const sglsession_lifeti
     int64_t arena = program->program->space_bytes[SGLIR_SPACE_ARENA];
     double width = 1200, height = 640, left = 20, top = 48;
     double per_step = width / (double)(all->positions > 0 ? all->positions : 1), per_byte = height / (double)(arena > 0 ? arena : 1);
-    char a[32], b[32], type[160], origin[160];
+    char a[32], b[32], type[160], origin[ORIGIN_ROOM];
     SGLCORE_TRY(sglcore_text_add(env, text, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"14\">\n",
                                  width + 2 * left, height + top + 40));
-    SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"%g\" y=\"28\">%s: transient peak %s bytes, lower bound %s (%.4f)</text>\n", left,
-                                 sglcore_string(g->strings, g->name), grouped(arena, a),
+    SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"%g\" y=\"28\">", left));
+    SGLCORE_TRY(add_escaped(env, text, sglcore_string(g->strings, g->name)));
+    SGLCORE_TRY(sglcore_text_add(env, text, ": transient peak %s bytes, lower bound %s (%.4f)</text>\n", grouped(arena, a),
                                  grouped(program->program->arena_lower_bound, b),
                                  ratio(arena, program->program->arena_lower_bound)));
     for (int64_t i = 0; i < all->count; i++) {
@@ -141,13 +156,15 @@ static sgl_status memory_svg(const sgl_program *program, const sglsession_lifeti
         bool backward = strncmp(sglir_origin_text(g, node->origin, origin, sizeof origin), "autodiff", 8) == 0;
         const char *colour = life->value == SGLIR_NONE ? "#bbbbbb" : backward ? "#e0915c" : "#5c8fd6";
         SGLCORE_TRY(sglcore_text_add(env, text, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.4\">"
-                                     "<title>%s %s, %s bytes at %lld, %s</title></rect>\n",
+                                     "<title>%s %s, %s bytes at %lld, ",
                                      left + (double)life->from * per_step,
                                      top + height - (double)(life->offset + life->bytes) * per_byte,
                                      (double)(life->to - life->from + 1) * per_step, (double)life->bytes * per_byte, colour,
                                      sglir_ops[node->op].name,
                                      life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
-                                     grouped(life->bytes, a), (long long)life->offset, origin));
+                                     grouped(life->bytes, a), (long long)life->offset));
+        SGLCORE_TRY(add_escaped(env, text, origin));
+        SGLCORE_TRY(sglcore_text_add(env, text, "</title></rect>\n"));
     }
     return sglcore_text_add(env, text, "<text x=\"%g\" y=\"%g\">instructions, in order; blue: forward, orange: backward, grey: workspace</text>\n</svg>\n",
                             left, height + top + 24);
@@ -210,9 +227,8 @@ static sgl_status check_pass(sglcore_env *env, const char *pass)
         if (strcmp(name, pass) == 0) return SGL_OK;
         names[count] = name;
     }
-    const char *nearest = sglcore_nearest(pass, names, count);
-    return sglcore_fail(env, SGL_NOT_FOUND, "there is no pass '%s'%s%s%s", pass, nearest ? "; did you mean '" : "",
-                        nearest ? nearest : "", nearest ? "'?" : "");
+    char hint[SGLCORE_HINT_ROOM];
+    return sglcore_fail(env, SGL_NOT_FOUND, "there is no pass '%s'%s", pass, sglcore_hint(pass, names, count, hint));
 }
 
 static sgl_status print_as(const sglir_graph *g, const char *format, sgl_write_fn write, void *user)

@@ -23,9 +23,9 @@ static sgl_status find_device(sglcore_env *env, const char *name, const sglexec_
             return SGL_OK;
         }
     }
-    const char *nearest = sglcore_nearest(name, names, DEVICES);
-    return sglcore_fail(env, SGL_NOT_FOUND, "there is no device '%s'; this build has cpu and null%s%s%s", name,
-                        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    char hint[SGLCORE_HINT_ROOM];
+    return sglcore_fail(env, SGL_NOT_FOUND, "there is no device '%s'; this build has cpu and null%s", name,
+                        sglcore_hint(name, names, DEVICES, hint));
 }
 
 sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
@@ -96,10 +96,7 @@ static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *fro
         const sglir_node *node = sglir_node_at(from, top->nodes.data[n]);
         if (!is_state(from, node)) continue;
         const char *name = sglir_attr_string(from, node, "name");
-        bool known = false;
-        for (int64_t k = 0; k < layout->nodes.count && !known; k++)
-            known = strcmp(sglir_attr_string(layout, sglir_node_at(layout, (sglir_id)k), "name"), name) == 0;
-        if (known) continue;
+        if (sglir_input_find(layout, name) != SGLIR_NONE) continue;
         const sglir_value *value = sglir_value_at(from, node->out_first);
         sglir_id made = sglir_input(layout, (sgl_role)sglir_attr_int(from, node, "role"), name, &value->type);
         SGLCORE_TRY(sglir_status(layout));
@@ -265,13 +262,16 @@ sgl_status sglsession_ready(sgl_program *program)
 {
     sgl_session *session = program->session;
     const sglexec_program *p = program->program;
-    bool has_constants = program->constants != NULL;
     SGLCORE_TRY(sglsession_ready_states(session));
     SGLCORE_TRY(ready_arena(session));
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
+    if (program->constants || !p->constants.count) return SGL_OK;
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_CONST, &program->constants));
-    if (has_constants || !p->constants.count) return SGL_OK;
-    return session->ops->write(session->device, program->constants, 0, p->constants.data, p->constants.count);
+    sgl_status status = session->ops->write(session->device, program->constants, 0, p->constants.data, p->constants.count);
+    if (status == SGL_OK) return SGL_OK;
+    free_space(program, SGLIR_SPACE_CONST, program->constants); /* a block that is there holds the constants */
+    program->constants = NULL;
+    return status;
 }
 
 /* ---- feed, step, fetch ------------------------------------------------------------------------------------------ */
@@ -307,9 +307,8 @@ static sgl_status find_port(const sgl_program *program, const char *what, const 
         }
         if (listed < 64) names[listed++] = has;
     }
-    const char *nearest = sglcore_nearest(name, names, listed);
-    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s%s%s", what, name,
-                        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    char hint[SGLCORE_HINT_ROOM];
+    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s", what, name, sglcore_hint(name, names, listed, hint));
 }
 
 sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes)

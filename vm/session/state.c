@@ -29,6 +29,13 @@ static void fill(sglsession_state *state, const char *name, uint8_t role, const 
     state->bytes = sglir_bytes(type);
 }
 
+static void fill_input(sglsession_state *state, const sglir_graph *layout, const sglir_node *node)
+{
+    const sglir_value *value = sglir_value_at(layout, node->out_first);
+    fill(state, sglcore_string(layout->strings, input_name(layout, node)), (uint8_t)sglir_attr_int(layout, node, "role"),
+         &value->type, value->offset);
+}
+
 /* Members first, in the order of their sections, then the inputs that stand alone. */
 bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state)
 {
@@ -50,9 +57,7 @@ bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_s
     for (int64_t n = 0; n < layout->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(layout, (sglir_id)n);
         if (section_has_members(layout, input_name(layout, node)) || index-- > 0) continue;
-        const sglir_value *value = sglir_value_at(layout, node->out_first);
-        fill(state, sglcore_string(layout->strings, input_name(layout, node)), (uint8_t)sglir_attr_int(layout, node, "role"),
-             &value->type, value->offset);
+        fill_input(state, layout, node);
         return true;
     }
     return false;
@@ -60,9 +65,14 @@ bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_s
 
 bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state)
 {
-    for (int64_t i = 0; sglsession_state_at(session, i, state); i++)
-        if (strcmp(state->name, name) == 0) return true;
-    return false;
+    const sglir_graph *layout = session->layout;
+    for (int64_t m = 0; layout && m < layout->members.count; m++)
+        if (strcmp(sglcore_string(layout->strings, layout->members.data[m].name), name) == 0)
+            return sglsession_state_at(session, m, state);
+    sglir_id input = layout ? sglir_input_find(layout, name) : SGLIR_NONE;
+    if (input == SGLIR_NONE || section_has_members(layout, input_name(layout, sglir_maker(layout, input)))) return false;
+    fill_input(state, layout, sglir_maker(layout, input));
+    return true;
 }
 
 sgl_status sgl_state_info(const sgl_session *session, int index, const char **name, sgl_role *role, sgl_type *type)
@@ -88,9 +98,8 @@ static sgl_status find_checked(sgl_session *session, const char *name, size_t by
     int count = 0;
     sglsession_state other;
     while (count < 256 && sglsession_state_at(session, count, &other)) names[count++] = other.name;
-    const char *nearest = sglcore_nearest(name, names, count);
-    return sglcore_fail(env, SGL_NOT_FOUND, "the session has no state '%s'%s%s%s", name, nearest ? "; did you mean '" : "",
-                        nearest ? nearest : "", nearest ? "'?" : "");
+    char hint[SGLCORE_HINT_ROOM];
+    return sglcore_fail(env, SGL_NOT_FOUND, "the session has no state '%s'%s", name, sglcore_hint(name, names, count, hint));
 }
 
 sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, size_t bytes)

@@ -139,8 +139,8 @@ static sgl_status evaluate(trainer *t)
     double loss_sum = 0, count = 0;
     const char *name;
     sum_type.dtype = count_type.dtype = SGL_F32;
-    for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK && name && strcmp(name, "loss_sum") != 0;) i++;
-    for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0;) i++;
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK && name && strcmp(name, "loss_sum") != 0; i++) {}
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0; i++) {}
     int64_t batches = eval_batches(t);
     for (int64_t b = 0; b < batches && !t->session->vm->interrupted; b++) {
         sgl_status status = feed_batch(t, eval, b, true);
@@ -155,6 +155,7 @@ static sgl_status evaluate(trainer *t)
         loss_sum += batch_sum;
         count += batch_count;
     }
+    if (t->session->vm->interrupted) return SGL_OK; /* of some batches: no figure to tell */
     t->evaluated = t->step;
     if (!t->config->on_eval || count <= 0) return SGL_OK;
     return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
@@ -235,6 +236,8 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: the programs must be of this session");
     if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
+    if (c->eval && !c->tokens && !c->feed && c->eval_batches <= 0)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: nothing says where evaluation ends; give tokens, feed or eval_batches");
     if (c->start_step > c->steps)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: %lld steps are done already, the run has %lld; ask for more steps",
                             (long long)c->start_step, (long long)c->steps);
