@@ -22,7 +22,8 @@ static void print_help(const command *c)
 
 static int usage_error(const command *c, const char *what, const char *name, const char *why)
 {
-    fprintf(stderr, "sgl %s: %s'%s' %s; `sgl %s --help` tells more\n", c->name, what, name, why, c->name);
+    fprintf(stderr, "sgl %s: %s%s'%s' %s; `sgl %s --help` tells more\n", c->name, what, *what ? " " : "", name, why,
+            c->name);
     return COMMAND_USAGE;
 }
 
@@ -51,10 +52,10 @@ bool command_set(command_settings *settings, const char *key, const char *value)
 static int take_setting(const command *c, command_settings *settings, const char *text)
 {
     const char *equals = strchr(text, '=');
-    if (!equals || equals == text) return usage_error(c, "--set ", text, "is not of the form key=value");
+    if (!equals || equals == text) return usage_error(c, "--set", text, "is not of the form key=value");
     size_t length = (size_t)(equals - text);
     if (settings->used + length + 1 > sizeof settings->text)
-        return usage_error(c, "--set ", text, "is one setting too many");
+        return usage_error(c, "--set", text, "is one setting too many");
     char *key = settings->text + settings->used;
     memcpy(key, text, length);
     key[length] = 0;
@@ -121,7 +122,7 @@ int command_parse(const command *c, int argc, char **argv, const char **position
             int code = take_option(c, argc, argv, &at);
             if (code != COMMAND_OK) return code;
         } else if (*count == c->most) {
-            return usage_error(c, "argument ", text, "is one too many");
+            return usage_error(c, "argument", text, "is one too many");
         } else {
             positional[(*count)++] = text;
         }

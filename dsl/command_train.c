@@ -110,6 +110,7 @@ static sgl_status find_start(train *t)
     strcpy(t->from, path);
     json_error_t error;
     t->meta = json_loads(meta, 0, &error);
+    if (!t->meta) return sgl_fail(t->vm, SGL_CORRUPT, "%s: its meta cannot be read: %s", path, error.text);
     t->config.start_step = step;
     if (*asked && !t->o->out) {
         char parent[4096];

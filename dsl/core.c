@@ -86,16 +86,17 @@ static int core_hash(lua_State *L)
 
 static int core_error(lua_State *L) { return sgldsl_error(L, "%s", luaL_checkstring(L, 1)); }
 
-static int core_nearest(lua_State *L)
+/* (name, names) -> "; did you mean 'x'?" with the nearest of the names, "" when none is near */
+static int core_hint(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
     luaL_checktype(L, 2, LUA_TTABLE);
     sgldsl_charge(L, 100 * (int64_t)lua_rawlen(L, 2));
     const char *nearest = sgldsl_nearest(L, name, 2);
     if (nearest != NULL) {
-        lua_pushstring(L, nearest);
+        lua_pushfstring(L, "; did you mean '%s'?", nearest);
     } else {
-        lua_pushnil(L);
+        lua_pushliteral(L, "");
     }
     return 1;
 }
@@ -151,7 +152,7 @@ int sgldsl_open_core(lua_State *L)
         { "is_tensor", core_is_tensor },
         { "error", core_error },
         { "ops", core_ops },
-        { "nearest", core_nearest },
+        { "hint", core_hint },
         { "settings", sgldsl_core_settings },
         { "declare", sgldsl_core_declare },
         { "methods", core_methods },

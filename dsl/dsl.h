@@ -174,7 +174,8 @@ sgl_status sgldsl_check_text(sgl_vm *vm, const char *name, const char *text, siz
 
 /* ---- text.c: small things ----------------------------------------------------------------------------------------------- */
 
-int sgldsl_edit_distance(const char *a, const char *b); /* -1: not near */
+/* Of the best so far (NULL: none) and another, the one nearer to `name`; NULL when none is near. */
+const char *sgldsl_nearer(const char *name, const char *best, const char *other);
 /* The nearest of the strings of the list at `index`, or NULL. */
 const char *sgldsl_nearest(lua_State *L, const char *name, int index);
 /* Pushes a number as the shortest text that reads back as the same number, with '.' in every locale. */

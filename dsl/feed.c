@@ -193,14 +193,22 @@ static void feed_one(lua_State *L, sgl_program *program, const char *name, const
     sgldsl_check(L, sgl_feed(program, name, data, (size_t)bytes));
 }
 
+static bool has_feed(sgl_program *program, const char *given)
+{
+    const char *name;
+    for (int i = 0; sgl_program_feed(program, i, &name, NULL) == SGL_OK && name != NULL; i++) {
+        if (strcmp(name, given) == 0) return true;
+    }
+    return false;
+}
+
 /* A name in the batch that the program does not know is a misspelt one. */
 static void check_names(lua_State *L, int batch, sgl_program *program)
 {
-    sgl_type type;
     lua_newtable(L);
     int names = lua_gettop(L);
     const char *name;
-    for (int i = 0; sgl_program_feed(program, i, &name, &type) == SGL_OK && name != NULL; i++) {
+    for (int i = 0; sgl_program_feed(program, i, &name, NULL) == SGL_OK && name != NULL; i++) {
         lua_pushstring(L, name);
         lua_rawseti(L, names, i + 1);
     }
@@ -208,11 +216,10 @@ static void check_names(lua_State *L, int batch, sgl_program *program)
     while (lua_next(L, batch) != 0) {
         lua_pop(L, 1);
         if (lua_type(L, -1) != LUA_TSTRING) sgldsl_error(L, "batch: its keys must be the names of feeds");
+        if (has_feed(program, lua_tostring(L, -1))) continue;
         const char *given = lua_tostring(L, -1), *nearest = sgldsl_nearest(L, given, names);
         if (nearest == NULL) sgldsl_error(L, "batch: the program has no feed '%s'", given);
-        if (strcmp(nearest, given) != 0) {
-            sgldsl_error(L, "batch: the program has no feed '%s'; did you mean '%s'?", given, nearest);
-        }
+        sgldsl_error(L, "batch: the program has no feed '%s'; did you mean '%s'?", given, nearest);
     }
     lua_settop(L, names - 1);
 }

@@ -16,15 +16,15 @@ static bool find_nearest(const char *folder, const char *name, char nearest[256]
 {
     DIR *listing = opendir(folder);
     if (listing == NULL) return false;
-    int best = 256;
+    bool found = false;
     for (struct dirent *entry; (entry = readdir(listing)) != NULL;) {
-        int distance = sgldsl_edit_distance(name, entry->d_name);
-        if (distance < 0 || distance >= best || entry->d_name[0] == '.') continue;
-        best = distance;
+        if (entry->d_name[0] == '.' || sgldsl_nearer(name, found ? nearest : NULL, entry->d_name) != entry->d_name)
+            continue;
+        found = true;
         strcpy(nearest, entry->d_name); /* 255 bytes at most */
     }
     closedir(listing);
-    return best < 256;
+    return found;
 }
 
 static sgl_status not_there(sgl_vm *vm, const char *path)

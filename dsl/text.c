@@ -11,49 +11,20 @@
 
 /* ---- the nearest name ----------------------------------------------------------------------------------------- */
 
-enum { NAME_MOST = 64 }; /* longer names are not compared */
-
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
-
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* Insertions, deletions, substitutions and exchanges of neighbours that make one name of the other, in any case. */
-int sgldsl_edit_distance(const char *a, const char *b)
+const char *sgldsl_nearer(const char *name, const char *best, const char *other)
 {
-    size_t m = strlen(a), n = strlen(b);
-    if (m == 0 || n == 0 || m > NAME_MOST || n > NAME_MOST) return -1;
-    int table[3][NAME_MOST + 1];
-    for (size_t j = 0; j <= n; j++) table[0][j] = (int)j;
-    for (size_t i = 1; i <= m; i++) {
-        int *now = table[i % 3], *last = table[(i + 2) % 3], *before = table[(i + 1) % 3];
-        now[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            char x = lower(a[i - 1]), y = lower(b[j - 1]);
-            now[j] = least(last[j - 1] + (x != y), least(last[j], now[j - 1]) + 1);
-            bool exchanged = i > 1 && j > 1 && x == lower(b[j - 2]) && y == lower(a[i - 2]);
-            if (exchanged) now[j] = least(now[j], before[j - 2] + 1);
-        }
-    }
-    int distance = table[m % 3][n];
-    /* Near: about one change in three letters, and something in common. */
-    int most = m < 2 ? 0 : m < 6 ? least((int)m - 1, 2) : (int)(m + 1) / 3;
-    return distance <= most && distance < (int)n ? distance : -1;
+    const char *const names[] = { best, other };
+    return best != NULL ? sgl_nearest(name, names, 2) : sgl_nearest(name, &names[1], 1);
 }
 
 const char *sgldsl_nearest(lua_State *L, const char *name, int index)
 {
     const char *nearest = NULL;
-    int best = NAME_MOST;
     lua_Unsigned count = lua_rawlen(L, index);
     index = lua_absindex(L, index);
     for (lua_Unsigned i = 1; i <= count; i++) {
         if (lua_rawgeti(L, index, (lua_Integer)i) == LUA_TSTRING) {
-            const char *other = lua_tostring(L, -1);
-            int distance = sgldsl_edit_distance(name, other);
-            if (distance >= 0 && distance < best) {
-                best = distance;
-                nearest = other; /* the list keeps it alive */
-            }
+            nearest = sgldsl_nearer(name, nearest, lua_tostring(L, -1)); /* the list keeps it alive */
         }
         lua_pop(L, 1);
     }

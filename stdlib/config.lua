@@ -47,8 +47,7 @@ return function(defaults)
   end
   return setmetatable(fields, {
     __index = function(_, key)
-      local near = core.nearest(tostring(key), keys)
-      core.error(("config: there is no field '%s'%s"):format(tostring(key), near and ("; did you mean '" .. near .. "'?") or ""))
+      core.error(("config: there is no field '%s'%s"):format(tostring(key), core.hint(tostring(key), keys)))
     end,
     __tostring = function()
       local parts = {}

@@ -16,9 +16,14 @@ local fields = {
 }
 
 -- Those that `--set job.FIELD=N` may change.
-local numbers = {
-  steps = true, eval_every = true, eval_batches = true, save_every = true, keep = true, seed = true, context = true,
-}
+local numbers = { "steps", "eval_every", "eval_batches", "save_every", "keep", "seed", "context" }
+
+local function contains(list, name)
+  for _, entry in ipairs(list) do
+    if entry == name then return true end
+  end
+  return false
+end
 
 local Job = {}
 Job.__index = Job
@@ -28,11 +33,8 @@ local job = {}
 
 local function check(given)
   for key in pairs(given) do
-    local known = false
-    for _, field in ipairs(fields) do known = known or field == key end
-    if not known then
-      local near = core.nearest(tostring(key), fields)
-      core.error(("job: there is no field '%s'%s"):format(tostring(key), near and ("; did you mean '" .. near .. "'?") or ""))
+    if not contains(fields, key) then
+      core.error(("job: there is no field '%s'%s"):format(tostring(key), core.hint(tostring(key), fields)))
     end
   end
   if not base.is_module(given.model) then core.error("job: model must be a module (nn.module and the layers make them)") end
@@ -54,9 +56,8 @@ function job.new(given)
   for key, value in pairs(given) do self[key] = value end
   for key, text in pairs(core.settings()) do
     local field = key:match "^job%.(.+)$"
-    if field and not numbers[field] then
-      local near = core.nearest(field, fields)
-      core.error(("job: there is no number '%s'%s"):format(field, near and ("; did you mean '" .. near .. "'?") or ""))
+    if field and not contains(numbers, field) then
+      core.error(("job: there is no number '%s'%s"):format(field, core.hint(field, numbers)))
     end
     if field then self[field] = tonumber(text) or core.error(("job: %s must be a number, not '%s'"):format(field, text)) end
   end

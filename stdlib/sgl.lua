@@ -24,8 +24,7 @@ setmetatable(sgl, {
       local names = { "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log" }
       for op in pairs(ops) do names[#names + 1] = op end
       table.sort(names)
-      local near = core.nearest(tostring(name), names)
-      core.error(("sgl has no '%s'%s"):format(tostring(name), near and ("; did you mean '" .. near .. "'?") or ""))
+      core.error(("sgl has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
     end
     rawset(self, name, value)
     return value

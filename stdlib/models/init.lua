@@ -17,8 +17,7 @@ return setmetatable(models, {
         return found
       end
     end
-    local near = core.nearest(tostring(name), names)
-    core.error(("models has no '%s'%s"):format(tostring(name), near and ("; did you mean '" .. near .. "'?") or ""))
+    core.error(("models has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
   end,
   __tostring = function() return "sgl.models" end,
 })

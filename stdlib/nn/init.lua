@@ -23,8 +23,7 @@ return setmetatable(nn, {
       local names = { "module", "parameter", "init" }
       for known in pairs(where) do names[#names + 1] = known end
       table.sort(names)
-      local near = core.nearest(tostring(name), names)
-      core.error(("nn has no '%s'%s"):format(tostring(name), near and ("; did you mean '" .. near .. "'?") or ""))
+      core.error(("nn has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
     end
     local found = require(file)
     if where[name] == "sgl.nn.loss" then found = found[name] end

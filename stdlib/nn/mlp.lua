@@ -26,8 +26,7 @@ return function(dim, hidden, options)
     local names = {}
     for known in pairs(activations) do names[#names + 1] = known end
     table.sort(names)
-    local near = core.nearest(name, names)
-    core.error(("mlp: there is no activation '%s'%s"):format(name, near and ("; did you mean '" .. near .. "'?") or ""))
+    core.error(("mlp: there is no activation '%s'%s"):format(name, core.hint(name, names)))
   end
   local bias = options.bias ~= false
   local up = linear(dim, hidden, { bias = bias, init = options.init })

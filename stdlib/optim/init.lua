@@ -19,8 +19,7 @@ return setmetatable(optim, {
       local names = {}
       for known in pairs(where) do names[#names + 1] = known end
       table.sort(names)
-      local near = core.nearest(tostring(name), names)
-      core.error(("optim has no '%s'%s"):format(tostring(name), near and ("; did you mean '" .. near .. "'?") or ""))
+      core.error(("optim has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
     end
     local found = require(file)
     if file == "sgl.optim.schedule" then found = found[name] end

@@ -29,8 +29,7 @@ local function check_names(given, names, what)
     local found = false
     for _, name in ipairs(names) do found = found or name == key end
     if not found then
-      local near = core.nearest(tostring(key), names)
-      core.error(("plan: there is no %s '%s'%s"):format(what, tostring(key), near and ("; did you mean '" .. near .. "'?") or ""))
+      core.error(("plan: there is no %s '%s'%s"):format(what, tostring(key), core.hint(tostring(key), names)))
     end
   end
 end

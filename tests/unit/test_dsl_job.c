@@ -283,6 +283,36 @@ static const char batches[] =
     "  },\n"
     "}\n";
 
+/* Names that differ by case alone, and one too long to be compared with others. */
+static const char named[] =
+    "local sgl = require 'sgl'\n"
+    "local long, one = ('long_'):rep(20), { dtype = 'f32', dims = { 1 } }\n"
+    "local w = sgl.nn.parameter { 1, init = sgl.nn.init.constant(1) }\n"
+    "local model = sgl.nn.module('line', { w = w }, function(x) return x * w() end)\n"
+    "return sgl.job {\n"
+    "  model = model,\n"
+    "  step = function(batch) return { value = model(batch.x + batch.X + batch[long]):sum() } end,\n"
+    "  data = sgl.data.batches { feeds = { x = one, X = one, [long] = one },\n"
+    "    next = function() return { x = { 1 }, X = { 2 }, [long] = { 3 } } end },\n"
+    "}\n";
+
+static void test_names_of_feeds(void **state)
+{
+    (void)state;
+    dsl_host host;
+    sgl_job *job;
+    sgl_session *session;
+    sgl_program *program;
+    sgl_graph *graph;
+    dsl_open(&host);
+    if (sgl_load_text(host.vm, "named.lua", named, NULL, 0, &job) != SGL_OK ||
+        sgl_job_graph(job, "train", &graph) != SGL_OK || sgl_session_new(host.vm, "null", &session) != SGL_OK ||
+        sgl_freeze(session, graph, NULL, &program) != SGL_OK || sgl_job_feed(job, program, 0, 0) != SGL_OK) {
+        fail_msg("%s", sgl_error_message(host.vm));
+    }
+    dsl_close(&host);
+}
+
 static void test_batches(void **state)
 {
     (void)state;
@@ -377,11 +407,11 @@ static void test_meta(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),    cmocka_unit_test(test_what_is_returned),
-        cmocka_unit_test(test_settings), cmocka_unit_test(test_declared_numbers),
-        cmocka_unit_test(test_graphs),   cmocka_unit_test(test_errors_while_tracing),
-        cmocka_unit_test(test_tokens),   cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_meta),
+        cmocka_unit_test(test_files),          cmocka_unit_test(test_what_is_returned),
+        cmocka_unit_test(test_settings),       cmocka_unit_test(test_declared_numbers),
+        cmocka_unit_test(test_graphs),         cmocka_unit_test(test_errors_while_tracing),
+        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_names_of_feeds), cmocka_unit_test(test_meta),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

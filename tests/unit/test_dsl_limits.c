@@ -113,7 +113,7 @@ static void test_inside_c(void **state)
     ends("local t = {} for i = 1, 10000 do t['k' .. i] = i end while true do pairs(t) end", "case.lua:1: ");
     ends("local t = {} for i = 1, 20000 do t[i] = i end while true do table.insert(t, 1, 0) table.remove(t, 1) end",
          "case.lua:1: ");
-    ends("local t = { 'a', 'b' } while true do core.nearest(('n'):rep(60), t) end", "case.lua:1: ");
+    ends("local t = { 'a', 'b' } while true do core.hint(('n'):rep(60), t) end", "case.lua:1: ");
     ends("while true do print('x') end", "case.lua:1: ");
     ends("while true do core.hash(('x'):rep(1000000)) end", "case.lua:1: ");
 }

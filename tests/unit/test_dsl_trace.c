@@ -366,8 +366,8 @@ static void test_hash(void **state)
         "end\n"
         "assert(core.hash('') == core.hash('') and core.hash('a') ~= core.hash('b') and core.hash('\\0') ~= core.hash(''))\n"
         "assert(core.hash('blocks.0.attn.wq') == 8147746296667627165)\n" /* must never change: checkpoints depend on it */
-        "assert(core.nearest('laers', { 'dim', 'layers' }) == 'layers' and core.nearest('x', { 'layers' }) == nil)\n"
-        "assert(core.nearest('dim', {}) == nil and core.nearest('DIM', { 1, {}, 'dim' }) == 'dim')\n"
+        "assert(core.hint('laers', { 'dim', 'layers' }) == \"; did you mean 'layers'?\" and core.hint('x', { 'layers' }) == '')\n"
+        "assert(core.hint('dim', {}) == '' and core.hint('DIM', { 1, {}, 'dim' }) == \"; did you mean 'dim'?\")\n"
         "local ops = core.ops() assert(ops.matmul.minimum == 2 and ops.matmul.maximum == 2 and ops.pack.maximum == -1)\n"
         "assert(ops.slice.attrs:find('axis:i') and #ops.exp.help > 0)");
 }
