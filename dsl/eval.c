@@ -38,14 +38,33 @@ static void add_fetch(lua_State *L, int index, sgldsl_graph *graph, bool floats,
     lua_settop(L, top);
 }
 
+/* What Lua may use, the graph that it has computed may use too: memory, and arithmetic that takes about as long. */
+static sgl_status check_need(const sgl_job *job)
+{
+    const double flops_per_ms = 1e7, most_flops = flops_per_ms * (double)job->limits.cpu_ms;
+    int64_t most = job->limits.memory_bytes, states = sgl_session_bytes(job->session);
+    if (states > most || sgl_program_bytes(job->program) > most - states) {
+        return sgl_fail(job->vm, SGL_LIMIT, "eval: the graph needs more than the %lld MiB that a script has",
+                        (long long)(most >> 20));
+    }
+    if (sgl_program_flops(job->program) <= most_flops) return SGL_OK;
+    return sgl_fail(job->vm, SGL_LIMIT, "eval: the products of the graph take %.2g flops, a script has %.2g",
+                    sgl_program_flops(job->program), most_flops);
+}
+
 static sgl_status run_once(sgl_job *job, const sgldsl_graph *graph, const char *name, void *data, size_t bytes)
 {
     sgl_status status = job->session != NULL ? SGL_OK : sgl_session_new(job->vm, "cpu", &job->session);
     if (status == SGL_OK) status = sgl_freeze(job->session, graph->graph, NULL, &job->program);
+    if (status == SGL_OK) status = check_need(job);
     if (status == SGL_OK) status = sgl_step(job->program);
     if (status == SGL_OK) status = sgl_fetch(job->program, name, data, bytes);
     if (job->program != NULL) sgl_program_free(job->program);
     job->program = NULL;
+    if (status == SGL_LIMIT) { /* the session has planned for what was refused */
+        sgl_session_free(job->session);
+        job->session = NULL;
+    }
     return status;
 }
 

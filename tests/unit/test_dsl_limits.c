@@ -234,12 +234,44 @@ static void test_interrupt(void **state)
     dsl_close(&host);
 }
 
+/* What is computed while a graph is traced counts like Lua's own memory and time, and leaves nothing behind it. */
+static void test_eval(void **state)
+{
+    (void)state;
+    static const sgldsl_limits limits = {
+        .instructions = 300000, .cpu_ms = 1000, .memory_bytes = 64 << 20, .graph_units = 20000
+    };
+    static const char script[] =
+        "local function sum(x) return core.eval(core.emit('reduce_sum', { x }, { axes = { 0 } })) end\n"
+        "local function product(n)\n"
+        "  core.trace('t', function()\n"
+        "    local x = core.emit('broadcast', { core.constant(1, 'f32') }, { dims = { n, n } })\n"
+        "    core.eval(core.emit('reduce_sum', { core.emit('matmul', { x, x }) }, { axes = { 0, 1 } }))\n"
+        "  end)\n"
+        "end\n"
+        "local large, why = pcall(product, 3000)\n"
+        "assert(not large and why:find('eval: the graph needs more than the 64 MiB that a script has', 1, true), why)\n"
+        "local long, why = pcall(product, 2000)\n"
+        "assert(not long and why:find('eval: the products of the graph take 1.6e+10 flops', 1, true), why)\n"
+        "local kept, why = pcall(core.trace, 's', function() sum(core.input('state', 's', 'f32', { 20 << 20 })) end)\n"
+        "assert(not kept and why:find('eval: the graph needs more than', 1, true), why)\n"
+        "core.trace('u', function() assert(sum(core.input('state', 'u', 'f32', { 8 })) == 0) end)\n"
+        "return core.job {}\n";
+    dsl_host host;
+    sgl_job *job;
+    dsl_open(&host);
+    sgl_status status = dsl_load_limited(&host, script, &limits, &job);
+    if (status != SGL_OK) fail_msg("%s", sgl_error_message(host.vm));
+    dsl_close(&host);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_loops), cmocka_unit_test(test_around_pcall), cmocka_unit_test(test_closing),
         cmocka_unit_test(test_inside_c),    cmocka_unit_test(test_memory),       cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_graphs),      cmocka_unit_test(test_afterwards),   cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_eval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
