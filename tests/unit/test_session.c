@@ -158,13 +158,36 @@ static void test_states_by_name(void **state)
     close_vm(vm, &heap);
 }
 
+static void test_bytes_beyond_64_bits(void **state)
+{
+    (void)state;
+    fault_heap heap = { 0 };
+    sgl_vm *vm = open_vm(&heap);
+    sgl_graph *g;
+    sgl_session *session;
+    sgl_program *program;
+    const sgl_type half = { .dtype = SGL_F32, .rank = 2, .dims = { 1 << 30, 1 << 29 } }; /* 2^61 bytes */
+    sgl_value values[3];
+    assert_int_equal(sgl_graph_new(vm, "large", &g), SGL_OK);
+    assert_int_equal(sgl_session_new(vm, "null", &session), SGL_OK);
+    assert_int_equal(sgl_input(g, SGL_FEED, "a", &half, &values[0]), SGL_OK);
+    assert_int_equal(sgl_output_fetch(g, "a", values[0]), SGL_OK);
+    assert_int_equal(sgl_freeze(session, g, NULL, &program), SGL_OK);
+    assert_int_equal(sgl_input(g, SGL_FEED, "b", &half, &values[1]), SGL_OK);
+    values[2] = emit(g, "add", values, 2, NULL);
+    assert_int_equal(sgl_output_fetch(g, "c", values[2]), SGL_OK);
+    assert_int_equal(sgl_freeze(session, g, NULL, &program), SGL_LIMIT);
+    assert_string_equal(sgl_error_message(vm),
+                        "the values of the graph \"large\" have more bytes together than can be planned");
+    close_vm(vm, &heap);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reports_quote),
-        cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_evaluation_ends),
-        cmocka_unit_test(test_states_by_name),
+        cmocka_unit_test(test_reports_quote),        cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_evaluation_ends),      cmocka_unit_test(test_states_by_name),
+        cmocka_unit_test(test_bytes_beyond_64_bits),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

@@ -71,10 +71,24 @@ static bool verifies(void)
 #endif
 }
 
+/* Passes add up the bytes of values: all together they must stay within 64 bits, with room for alignment. */
+static sgl_status check_bytes(sglcore_env *env, const sglir_graph *g)
+{
+    int64_t all = 0;
+    for (int64_t v = 0; v < g->values.count; v++) {
+        if (__builtin_add_overflow(all, sglir_bytes(&g->values.data[v].type), &all) || all > INT64_MAX / 2)
+            return sglcore_fail(env, SGL_LIMIT,
+                                "the values of the graph \"%s\" have more bytes together than can be planned",
+                                sglcore_string(g->strings, g->name));
+    }
+    return SGL_OK;
+}
+
 static sgl_status run_one(const sglpass_context *context, int number, const sglpass *pass, const sglir_graph *in,
                           sglir_graph **out)
 {
     bool dumps = sglcore_knob_lists(SGLCORE_KNOB_DUMP, pass->name);
+    SGLCORE_TRY(check_bytes(context->env, in));
     if (dumps) SGLCORE_TRY(dump(context, number, pass->name, "before", in));
     sgl_status status = pass->run(context, in, out);
     if (status == SGL_OK && dumps) status = dump(context, number, pass->name, "after", *out);
