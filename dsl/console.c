@@ -156,7 +156,8 @@ static int run_line(lua_State *L)
         return 0;
     }
     int base = lua_gettop(L) - 1;
-    sgldsl_enter_frame(L, console_graph(L), "");
+    sgldsl_graph *graph = console_graph(L);
+    sgldsl_enter_frame(L, graph, "", -1);
     lua_insert(L, base + 1);
     lua_call(L, 0, LUA_MULTRET);
     int count = lua_gettop(L) - base - 1; /* above the graph */

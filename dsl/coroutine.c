@@ -21,7 +21,7 @@ static void recover(lua_State *L, lua_KContext mark)
 {
     sgl_job *job = sgldsl_job(L);
     bool same_slice = (uint32_t)((uint64_t)mark >> 16) == job->slice;
-    job->depth = same_slice ? (int)((uint64_t)mark & 0xFFFF) : job->slice_depth;
+    sgldsl_leave_frames(L, same_slice ? (int)((uint64_t)mark & 0xFFFF) : job->slice_depth);
     if (job->expired) lua_error(L);
 }
 
@@ -122,7 +122,7 @@ static int resume(lua_State *L, lua_State *co, int count)
     int status = lua_resume(co, L, count + fresh, &results);
     job->slice = slice;
     job->slice_depth = slice_depth;
-    job->depth = depth;
+    sgldsl_leave_frames(L, depth);
     if (status != LUA_OK && status != LUA_YIELD) {
         lua_pushboolean(L, 0);
         lua_xmove(co, L, 1);
@@ -161,6 +161,19 @@ static int coroutine_wrap(lua_State *L)
     return 1;
 }
 
+/* Upvalue: the original. It runs what the coroutine left to be closed, and catches its errors. */
+static int coroutine_close(lua_State *L)
+{
+    sgl_job *job = sgldsl_job(L);
+    int depth = job->depth;
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    sgldsl_leave_frames(L, depth);
+    if (job->expired) return lua_error(L); /* what was caught is on top */
+    return lua_gettop(L);
+}
+
 int sgldsl_open_coroutines(lua_State *L)
 {
     static const luaL_Reg base[] = { { "pcall", base_pcall }, { "xpcall", base_xpcall }, { NULL, NULL } };
@@ -171,6 +184,9 @@ int sgldsl_open_coroutines(lua_State *L)
     luaL_setfuncs(L, base, 0);
     lua_getfield(L, -1, "coroutine");
     luaL_setfuncs(L, functions, 0);
+    lua_getfield(L, -1, "close");
+    lua_pushcclosure(L, coroutine_close, 1);
+    lua_setfield(L, -2, "close");
     lua_pop(L, 2);
     return 0;
 }

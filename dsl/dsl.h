@@ -37,6 +37,7 @@ typedef struct sgldsl_graph {
     sgl_graph *graph; /* NULL: gone */
     struct sgl_job *job;
     char name[64];
+    lua_Integer serial; /* its place in the table of living graphs */
     int64_t units;
     int64_t evaluated; /* names of fetches made by core.eval */
     /* The origin set last, so that it is set again only when it changes. */
@@ -53,7 +54,7 @@ typedef struct sgldsl_tensor {
 /* A trace or scope that is open: what holds while its function runs. */
 typedef struct sgldsl_frame {
     sgldsl_graph *graph; /* NULL: no trace */
-    const char *scope;   /* anchored on the Lua stack of core.scope */
+    const char *scope;
 } sgldsl_frame;
 
 typedef struct sgldsl_scratch {
@@ -87,6 +88,9 @@ struct sgl_job {
     int slice_depth;                    /* depth at which it began */
 
     const void *tensor_metatable, *graph_metatable; /* identities, anchored in the registry */
+    int tensor_reference, living_reference;         /* of the metatable and of the living graphs, for quick access */
+    int frame_reference;                            /* of what the frames keep alive */
+    lua_Integer graphs;                             /* made so far */
     sgldsl_scratch scratch[SGLDSL_SCRATCHES];
     sgl_session *session;   /* of core.eval */
     sgl_program *program;   /* of the core.eval that is running */
@@ -215,9 +219,14 @@ sgldsl_graph *sgldsl_tracing(lua_State *L, const char *what);
 sgldsl_graph *sgldsl_push_graph(lua_State *L, const char *name);
 /* The tensor at `index`, of the running trace; raises otherwise. */
 sgldsl_tensor *sgldsl_check_tensor(lua_State *L, int index, const char *what, const sgldsl_graph *graph);
+/* Raises: the tensor is of another graph than the one that is traced. */
+void sgldsl_refuse_foreign(lua_State *L, const sgldsl_tensor *tensor, const char *what, const sgldsl_graph *graph);
 /* Counts what a graph grew by; raises above the bound. */
 void sgldsl_grow(lua_State *L, sgldsl_graph *graph, int64_t units);
-void sgldsl_enter_frame(lua_State *L, sgldsl_graph *graph, const char *scope);
+/* Opens a trace or scope. The value at `anchor` is what must stay alive: the graph, or the text of the scope. */
+void sgldsl_enter_frame(lua_State *L, sgldsl_graph *graph, const char *scope, int anchor);
+/* Closes all that are open beyond `depth`. */
+void sgldsl_leave_frames(lua_State *L, int depth);
 int sgldsl_core_trace(lua_State *L);
 int sgldsl_core_scope(lua_State *L);
 int sgldsl_core_input(lua_State *L);
@@ -245,7 +254,6 @@ sgl_status sgldsl_attach(sgl_job *job);
 /* Keys of the registry: the address of each is its identity. */
 extern const char sgldsl_key_tensors;    /* metatable of tensors */
 extern const char sgldsl_key_graphs;     /* metatable of graphs */
-extern const char sgldsl_key_living;     /* weak: pointer to graph userdata */
 extern const char sgldsl_key_signatures; /* op name to its parsed schema */
 extern const char sgldsl_key_settings;   /* key to text */
 extern const char sgldsl_key_fields;     /* list: key, value, type, key, ... */

@@ -117,12 +117,14 @@ static void read_arguments(lua_State *L, const char *op, sgldsl_graph *graph, in
 {
     bool numbers = false;
     for (int i = 0; i < count; i++) {
-        if (is_number(L, first + i)) {
+        const sgldsl_tensor *tensor = sgldsl_to_tensor(L, first + i);
+        if (tensor != NULL) {
+            if (tensor->graph != graph) sgldsl_refuse_foreign(L, tensor, op, graph);
+            values[i] = tensor->value;
+        } else if (is_number(L, first + i)) {
             numbers = true;
-        } else if (sgldsl_to_tensor(L, first + i) == NULL) {
-            refuse_argument(L, op, first + i, i + 1);
         } else {
-            values[i] = sgldsl_check_tensor(L, first + i, op, graph)->value;
+            refuse_argument(L, op, first + i, i + 1);
         }
     }
     if (!numbers) return;

@@ -16,9 +16,9 @@ const sgldsl_limits sgldsl_default_limits = {
     .graph_units = 8000000,
 };
 
-const char sgldsl_key_tensors, sgldsl_key_graphs, sgldsl_key_living, sgldsl_key_signatures, sgldsl_key_settings,
-    sgldsl_key_fields, sgldsl_key_modules, sgldsl_key_texts, sgldsl_key_stdlib, sgldsl_key_script, sgldsl_key_job,
-    sgldsl_key_traced, sgldsl_key_meta, sgldsl_key_shown, sgldsl_key_console;
+const char sgldsl_key_tensors, sgldsl_key_graphs, sgldsl_key_signatures, sgldsl_key_settings, sgldsl_key_fields,
+    sgldsl_key_modules, sgldsl_key_texts, sgldsl_key_stdlib, sgldsl_key_script, sgldsl_key_job, sgldsl_key_traced,
+    sgldsl_key_meta, sgldsl_key_shown, sgldsl_key_console;
 
 /* ---- memory ------------------------------------------------------------------------------------------------- */
 
@@ -128,7 +128,7 @@ sgl_status sgldsl_enter(sgl_job *job, lua_CFunction body, void *argument)
     lua_pushcfunction(L, body);
     lua_pushlightuserdata(L, argument);
     int result = lua_pcall(L, 1, 0, 1);
-    job->depth = 0;
+    sgldsl_leave_frames(L, 0); /* of a failure */
     job->entered = false;
     sgl_status status = result == LUA_OK ? SGL_OK : sgldsl_status(job, result);
     lua_settop(L, 0);

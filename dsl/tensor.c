@@ -33,11 +33,12 @@ void sgldsl_push_tensor(lua_State *L, sgldsl_graph *graph, sgl_value value)
     sgldsl_tensor *tensor = lua_newuserdatauv(L, sizeof *tensor, 1);
     tensor->graph = graph;
     tensor->value = value;
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_living);
-    lua_rawgetp(L, -1, graph);
+    const sgl_job *job = graph->job;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, job->living_reference);
+    lua_rawgeti(L, -1, graph->serial);
     lua_setiuservalue(L, -3, 1);
     lua_pop(L, 1);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_tensors);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, job->tensor_reference);
     lua_setmetatable(L, -2);
 }
 
@@ -232,5 +233,9 @@ void sgldsl_open_tensors(lua_State *L)
     lua_pushliteral(L, "v");
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &sgldsl_key_living);
+    job->living_reference = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_createtable(L, SGLDSL_FRAMES, 0); /* never grows: to enter and leave frames asks for no memory */
+    job->frame_reference = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_tensors);
+    job->tensor_reference = luaL_ref(L, LUA_REGISTRYINDEX);
 }

@@ -2,7 +2,7 @@
  *
  * Comes in: calls of the stdlib while it traces a script. Goes out: nodes in the graph of the innermost trace, each with the
  * script line it came from and the module path of the innermost scope. Tensors never cross from one graph to another.
- * Odd invariant: an error leaves frames open; whoever catches it closes them (coroutine.c, sgldsl_enter), so the functions
+ * Odd invariant: an error leaves frames open; whoever catches it leaves them (coroutine.c, sgldsl_enter), so the functions
  * here call Lua unprotected and keep the stack whole for the message. */
 #include <string.h>
 
@@ -14,12 +14,33 @@ enum { SCRATCH_VALUES = 1, SCRATCH_RESULTS = 3, USER_INPUTS = 1, USER_ROLES = 2 
 
 sgldsl_frame *sgldsl_frame_now(sgl_job *job) { return &job->frames[job->depth]; }
 
-void sgldsl_enter_frame(lua_State *L, sgldsl_graph *graph, const char *scope)
+/* After an error, Lua runs what is to be closed before anyone gets to close frames. So a frame keeps its graph and scope
+ * alive by itself, in a table of the registry, not by the stack that is being unwound. */
+void sgldsl_enter_frame(lua_State *L, sgldsl_graph *graph, const char *scope, int anchor)
 {
     sgl_job *job = sgldsl_job(L);
     if (job->depth + 1 == SGLDSL_FRAMES) sgldsl_error(L, "traces and scopes are nested too deeply");
+    anchor = lua_absindex(L, anchor);
+    luaL_checkstack(L, 2, NULL);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, job->frame_reference);
+    lua_pushvalue(L, anchor);
+    lua_rawseti(L, -2, job->depth + 1);
+    lua_pop(L, 1);
     job->depth++;
     job->frames[job->depth] = (sgldsl_frame){ .graph = graph, .scope = scope };
+}
+
+void sgldsl_leave_frames(lua_State *L, int depth)
+{
+    sgl_job *job = sgldsl_job(L);
+    if (job->depth <= depth) return;
+    luaL_checkstack(L, 2, NULL);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, job->frame_reference);
+    for (; job->depth > depth; job->depth--) {
+        lua_pushnil(L);
+        lua_rawseti(L, -2, job->depth);
+    }
+    lua_pop(L, 1);
 }
 
 /* (path, function, ...) -> the function's results */
@@ -30,9 +51,10 @@ int sgldsl_core_scope(lua_State *L)
     if (length > SGLDSL_NAME_BYTES || strlen(path) != length) sgldsl_error(L, "scope: the path is too long or no text");
     luaL_checkany(L, 2);
     sgl_job *job = sgldsl_job(L);
-    sgldsl_enter_frame(L, sgldsl_frame_now(job)->graph, path);
+    int depth = job->depth;
+    sgldsl_enter_frame(L, sgldsl_frame_now(job)->graph, path, 1);
     lua_call(L, lua_gettop(L) - 2, LUA_MULTRET);
-    job->depth--;
+    sgldsl_leave_frames(L, depth);
     return lua_gettop(L) - 1;
 }
 
@@ -42,11 +64,12 @@ int sgldsl_core_trace(lua_State *L)
     const char *name = sgldsl_name(L, 1, "trace");
     luaL_checktype(L, 2, LUA_TFUNCTION);
     lua_settop(L, 2);
+    int depth = sgldsl_job(L)->depth;
     sgldsl_graph *graph = sgldsl_push_graph(L, name);
-    sgldsl_enter_frame(L, graph, "");
+    sgldsl_enter_frame(L, graph, "", -1);
     lua_pushvalue(L, 2);
     lua_call(L, 0, 0);
-    sgldsl_job(L)->depth--;
+    sgldsl_leave_frames(L, depth);
     return 1;
 }
 
@@ -65,9 +88,10 @@ sgldsl_graph *sgldsl_push_graph(lua_State *L, const char *name)
     lua_setiuservalue(L, -2, USER_INPUTS);
     lua_newtable(L);
     lua_setiuservalue(L, -2, USER_ROLES);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_living);
+    graph->serial = ++job->graphs;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, job->living_reference);
     lua_pushvalue(L, -2);
-    lua_rawsetp(L, -2, graph);
+    lua_rawseti(L, -2, graph->serial);
     lua_pop(L, 1);
     sgldsl_check(L, sgl_graph_new(job->vm, name, &graph->graph));
     return graph;
@@ -88,7 +112,7 @@ void sgldsl_grow(lua_State *L, sgldsl_graph *graph, int64_t units)
 static void set_origin(lua_State *L, sgldsl_graph *graph, const char *scope)
 {
     sgldsl_place place;
-    sgldsl_where(L, 0, &place);
+    sgldsl_where(L, 1, &place); /* level 0 is the C function that was called */
     if (graph->line == place.line && strcmp(graph->scope, scope) == 0 && strcmp(graph->file, place.file) == 0) return;
     sgldsl_check(L, sgl_graph_origin(graph->graph, place.file, place.line, scope));
     graph->line = place.line;
@@ -108,17 +132,20 @@ sgldsl_graph *sgldsl_tracing(lua_State *L, const char *what)
     return frame->graph;
 }
 
+void sgldsl_refuse_foreign(lua_State *L, const sgldsl_tensor *tensor, const char *what, const sgldsl_graph *graph)
+{
+    if (tensor->graph->graph == NULL) {
+        sgldsl_error(L, "%s: a tensor of the graph '%s', which is gone", what, tensor->graph->name);
+    }
+    sgldsl_error(L, "%s: a tensor of the graph '%s' cannot be used in the graph '%s'; make it anew in each trace", what,
+                 tensor->graph->name, graph->name);
+}
+
 sgldsl_tensor *sgldsl_check_tensor(lua_State *L, int index, const char *what, const sgldsl_graph *graph)
 {
     sgldsl_tensor *tensor = sgldsl_to_tensor(L, index);
     if (tensor == NULL) sgldsl_error(L, "%s: %s value where a tensor must be", what, sgldsl_typename(L, index));
-    if (tensor->graph->graph == NULL) {
-        sgldsl_error(L, "%s: a tensor of the graph '%s', which is gone", what, tensor->graph->name);
-    }
-    if (tensor->graph != graph) {
-        sgldsl_error(L, "%s: a tensor of the graph '%s' cannot be used in the graph '%s'; make it anew in each trace",
-                     what, tensor->graph->name, graph->name);
-    }
+    if (tensor->graph != graph) sgldsl_refuse_foreign(L, tensor, what, graph);
     return tensor;
 }
 
@@ -181,8 +208,8 @@ int sgldsl_core_input(lua_State *L)
     sgl_type type = { .dtype = sgldsl_dtype_argument(L, 3, name) };
     read_dims(L, 4, name, &type);
     sgldsl_graph *graph = sgldsl_tracing(L, name);
-    lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_living);
-    lua_rawgetp(L, -1, graph);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, graph->job->living_reference);
+    lua_rawgeti(L, -1, graph->serial);
     lua_getiuservalue(L, -1, USER_INPUTS);
     lua_getiuservalue(L, -2, USER_ROLES);
     int inputs = lua_gettop(L) - 1, roles = inputs + 1;

@@ -113,7 +113,9 @@ static const char fuzz[] =
     "  if way == 1 then return a + b elseif way == 2 then return a - b elseif way == 3 then return a * b elseif way == 4 then return a / b\n"
     "  elseif way == 5 then return a // b elseif way == 6 then return a % b elseif way == 7 then return a ^ b elseif way == 8 then return -a\n"
     "  elseif way == 9 then return a < b elseif way == 10 then return a == b elseif way == 11 then return a .. b else return #a end\n"
-    "end\n"
+    "end\n";
+
+static const char fuzz_rounds[] =
     "for round = 1, 40 do\n"
     "  made = {}\n"
     "  pcall(core.trace, 'fuzz', function()\n"
@@ -127,6 +129,14 @@ static const char fuzz[] =
     "        keep(pcall(core.emit, op, list(4, random() < 0.8 and tensor or value), attrs(op)))\n"
     "      elseif way <= 7 then\n"
     "        keep(pcall(operate))\n"
+    "      elseif way == 8 and random() < 0.3 then\n"
+    "        keep(pcall(function()\n"
+    "          local c <close> = setmetatable({}, { __close = function()\n"
+    "            if random() < 0.1 then collectgarbage() end keep(pcall(operate)) if random() < 0.3 then error('close') end\n"
+    "          end })\n"
+    "          local co = coroutine.wrap(function() coroutine.yield(operate()) return core.trace('in', operate) end)\n"
+    "          co() core.scope('c', core.trace, 't', function() pcall(co) keep(true, core.constant(1, 'f32')) operate() error('x') end)\n"
+    "        end))\n"
     "      elseif way == 8 then\n"
     "        keep(pcall(core.scope, 's' .. random(3), core[names[random(#names)]], value(), value(), value()))\n"
     "      else\n"
@@ -141,14 +151,14 @@ static const char fuzz[] =
 static void test_random_calls(void **state)
 {
     (void)state;
-    static char text[sizeof fuzz + 16];
+    static char text[sizeof fuzz + sizeof fuzz_rounds + 16];
     sgldsl_limits limits = sgldsl_default_limits;
     limits.cpu_ms = 250000;
     for (int seed = 1; seed <= 6; seed++) {
         dsl_host host;
         sgl_job *job;
         const char *mark = strstr(fuzz, "SEED");
-        snprintf(text, sizeof text, "%.*s%d%s", (int)(mark - fuzz), fuzz, seed, mark + 4);
+        snprintf(text, sizeof text, "%.*s%d%s%s", (int)(mark - fuzz), fuzz, seed, mark + 4, fuzz_rounds);
         dsl_open(&host);
         if (dsl_load_limited(&host, text, &limits, &job) != SGL_OK) {
             fail_msg("seed %d: %s", seed, sgl_error_message(host.vm));

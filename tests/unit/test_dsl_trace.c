@@ -258,6 +258,50 @@ static void test_outliving(void **state)
         "local ok, e = pcall(t) assert(not ok and e:find('yield'))");
 }
 
+/* What is to be closed after an error runs before the traces and scopes of the failure are left. */
+static void test_closing_after_an_error(void **state)
+{
+    (void)state;
+    dsl_runs(
+        "local seen = {}\n"
+        "local function closing(what)\n"
+        "  return setmetatable({}, { __close = function()\n"
+        "    for i = 1, 3 do collectgarbage() end\n"
+        "    local ok, x = pcall(function() return core.constant(1, 'f32') + 1 end)\n"
+        "    seen[#seen + 1] = what .. ':' .. tostring(ok)\n"
+        "    pcall(core.scope, ('s'):rep(100), core.trace, 'within', function() core.constant(2, 'f32') error('again') end)\n"
+        "    collectgarbage()\n"
+        "  end })\n"
+        "end\n"
+        "local function fail() core.scope(('x'):rep(50), function() core.constant(1, 'f32') error('stop') end) end\n"
+        "assert(not pcall(function() local c <close> = closing 'pcall' core.trace('lost', fail) end))\n"
+        "assert(not pcall(core.constant, 1, 'f32'))\n"
+        "coroutine.resume(coroutine.create(function() local c <close> = closing 'coroutine' core.trace('lost', fail) end))\n"
+        "assert(not pcall(core.constant, 1, 'f32'))\n"
+        "local co = coroutine.create(function() local c <close> = closing 'close' coroutine.yield() end)\n"
+        "coroutine.resume(co) assert(coroutine.close(co))\n"
+        "co = coroutine.create(function()\n"
+        "  local c <close> = setmetatable({}, { __close = function() core.trace('lost', fail) end }) coroutine.yield()\n"
+        "end)\n"
+        "coroutine.resume(co) assert(not coroutine.close(co)) collectgarbage()\n"
+        "assert(not pcall(core.constant, 1, 'f32'))\n"
+        "co = coroutine.wrap(function()\n"
+        "  pcall(function()\n"
+        "    local c <close> = setmetatable({}, { __close = function() collectgarbage() coroutine.yield('closing') end })\n"
+        "    core.trace('lost', fail)\n"
+        "  end)\n"
+        "  return pcall(core.constant, 1, 'f32')\n"
+        "end)\n"
+        "assert(co() == 'closing' and not pcall(core.constant, 1, 'f32') and co() == false)\n"
+        "assert(#seen == 3)\n"
+        "core.trace('good', function()\n"
+        "  local x = core.constant(1, 'f32')\n"
+        "  for _ in (function() return nil end), nil, nil, closing 'for' do end\n"
+        "  pcall(function() local c <close> = closing 'inner' core.trace('lost', fail) end)\n"
+        "  assert(tostring(x + 1) == 'f32[]')\n"
+        "end)");
+}
+
 static void test_traceback(void **state)
 {
     (void)state;
@@ -384,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_errors_of_operators),
         cmocka_unit_test(test_errors_of_graphs),
         cmocka_unit_test(test_outliving),
+        cmocka_unit_test(test_closing_after_an_error),
         cmocka_unit_test(test_traceback),
         cmocka_unit_test(test_last_calls),
         cmocka_unit_test(test_functions_of_any_form),
