@@ -133,6 +133,36 @@ static void test_evaluation_ends(void **state)
     close_vm(vm, &heap);
 }
 
+/* What the host keeps beside step and seed: checked before the first step, kept as it stands, our own keys replaced. */
+static void test_meta(void **state)
+{
+    (void)state;
+    fault_heap heap = { 0 };
+    sgl_vm *vm = open_vm(&heap);
+    sgl_graph *g;
+    sgl_session *session;
+    const char *path, *meta;
+    int64_t step;
+    assert_int_equal(sgl_graph_new(vm, "train", &g), SGL_OK);
+    assert_int_equal(sgl_session_new(vm, "cpu", &session), SGL_OK);
+    sgl_train_config config = {
+        .train = freeze_decode(session, g), .steps = 2, .seed = 7, .out = "meta.run", .keep = 1
+    };
+    static const char *const bad[] = { "[]", "{", "{\"a\": 1} 2", "{\"a\": nul}", "" };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        config.meta = bad[i];
+        assert_int_equal(sgl_train(session, &config), SGL_INVALID_ARGUMENT);
+        assert_int_equal(sgl_checkpoint_find(vm, "meta.run", &path, &meta, &step), SGL_NOT_FOUND);
+    }
+    config.meta = "{ \"step\": \"mine\", \"a \\\"b\\\"\": [1, {\"seed\": 2.50}],\"last\":null }";
+    assert_int_equal(sgl_train(session, &config), SGL_OK);
+    assert_int_equal(sgl_checkpoint_find(vm, "meta.run", &path, &meta, &step), SGL_OK);
+    assert_int_equal(step, 2);
+    assert_string_equal(
+        meta, "{\"a \\\"b\\\"\":[1, {\"seed\": 2.50}],\"last\":null,\"step\":2,\"steps\":2,\"cursor\":2,\"seed\":7}");
+    close_vm(vm, &heap);
+}
+
 static void test_states_by_name(void **state)
 {
     (void)state;
@@ -185,9 +215,9 @@ static void test_bytes_beyond_64_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reports_quote),        cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_evaluation_ends),      cmocka_unit_test(test_states_by_name),
-        cmocka_unit_test(test_bytes_beyond_64_bits),
+        cmocka_unit_test(test_reports_quote),   cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_evaluation_ends), cmocka_unit_test(test_meta),
+        cmocka_unit_test(test_states_by_name),  cmocka_unit_test(test_bytes_beyond_64_bits),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

@@ -4,12 +4,11 @@
  * whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate, clipping
  * and norms are fetches of the program. Odd invariant: between the first step and the last the loop itself allocates
  * nothing; only evaluation and saving may. */
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "session/session.h"
+#include "store/json.h"
 
 typedef struct trainer {
     sgl_session *session;
@@ -161,32 +160,59 @@ static sgl_status evaluate(trainer *t)
     return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
 }
 
-/* The host's meta with what a resumed run must know: step (which is the data cursor too) and seed. */
-static sgl_status make_meta(trainer *t, char **text)
+static const char *const own_keys[] = { "step", "steps", "cursor", "seed" };
+enum { OWN_KEYS = sizeof own_keys / sizeof own_keys[0] };
+
+/* The members of the host's meta, as they stand, but for those of our own. */
+static sgl_status add_members(sglcore_env *env, const char *meta, sglcore_text *key, sglcore_text *text)
 {
-    json_error_t error;
-    json_t *meta = t->config->meta ? json_loads(t->config->meta, JSON_REJECT_DUPLICATES, &error) : json_object();
-    if (!json_is_object(meta)) {
-        json_decref(meta);
-        return sglcore_fail(t->env, SGL_INVALID_ARGUMENT, "sgl_train: meta is no JSON object");
+    sglstore_json json = { .env = env, .text = meta, .bytes = (int64_t)strlen(meta) };
+    bool more = true;
+    SGLCORE_TRY(sglstore_json_open(&json, '{'));
+    for (;;) {
+        int64_t from;
+        bool own = false;
+        SGLCORE_TRY(sglstore_json_member(&json, key, &more));
+        if (!more) return sglstore_json_end(&json);
+        SGLCORE_TRY(sglstore_json_skip(&json, &from));
+        for (int i = 0; i < OWN_KEYS; i++) own = own || strcmp(key->data, own_keys[i]) == 0;
+        if (own) continue;
+        SGLCORE_TRY(sglstore_json_quote(env, text, key->data));
+        SGLCORE_TRY(sglcore_text_add(env, text, ":"));
+        SGLCORE_TRY(sglcore_text_bytes(env, text, meta + from, (size_t)(json.at - from)));
+        SGLCORE_TRY(sglcore_text_add(env, text, ","));
     }
-    int bad = json_object_set_new(meta, "step", json_integer(t->step));
-    bad |= json_object_set_new(meta, "steps", json_integer(t->config->steps));
-    bad |= json_object_set_new(meta, "cursor", json_integer(t->step));
-    bad |= json_object_set_new(meta, "seed", json_integer((json_int_t)t->config->seed));
-    size_t bytes = bad ? 0 : json_dumpb(meta, NULL, 0, JSON_COMPACT);
-    *text = bytes ? sglcore_alloc(t->env, bytes + 1) : NULL;
-    if (*text) (*text)[json_dumpb(meta, *text, bytes, JSON_COMPACT)] = 0;
-    json_decref(meta);
-    return *text ? SGL_OK : sglcore_fail(t->env, SGL_OUT_OF_MEMORY, "sgl_train: no memory for the checkpoint's meta");
+}
+
+/* The host's meta with what a resumed run must know: step (which is the data cursor too) and seed. */
+static sgl_status make_meta(const trainer *t, sglcore_text *text)
+{
+    const int64_t values[OWN_KEYS] = { t->step, t->config->steps, t->step, (int64_t)t->config->seed };
+    sglcore_text key = { 0 };
+    sgl_status status = sglcore_text_add(t->env, text, "{");
+    if (status == SGL_OK && t->config->meta) status = add_members(t->env, t->config->meta, &key, text);
+    sglcore_text_free(t->env, &key);
+    if (status == SGL_CORRUPT) return sglcore_fail_at(t->env, SGL_INVALID_ARGUMENT, "sgl_train: meta");
+    for (int i = 0; i < OWN_KEYS && status == SGL_OK; i++)
+        status = sglcore_text_add(t->env, text, "%s\"%s\":%lld", i ? "," : "", own_keys[i], (long long)values[i]);
+    return status == SGL_OK ? sglcore_text_add(t->env, text, "}") : status;
+}
+
+/* Before the first step: a run of hours does not end with a meta that cannot be kept. */
+static sgl_status check_meta(const trainer *t)
+{
+    sglcore_text meta = { 0 };
+    sgl_status status = t->config->out ? make_meta(t, &meta) : SGL_OK;
+    sglcore_text_free(t->env, &meta);
+    return status;
 }
 
 static sgl_status save(trainer *t)
 {
-    char *meta = NULL;
-    SGLCORE_TRY(make_meta(t, &meta));
-    sgl_status status = sgl_checkpoint_save(t->session, t->config->out, t->step, meta, t->config->keep);
-    sglcore_free(t->env, meta, strlen(meta) + 1);
+    sglcore_text meta = { 0 };
+    sgl_status status = make_meta(t, &meta);
+    if (status == SGL_OK) status = sgl_checkpoint_save(t->session, t->config->out, t->step, meta.data, t->config->keep);
+    sglcore_text_free(t->env, &meta);
     if (status != SGL_OK) return status;
     t->saved = t->step;
     char path[4096];
@@ -252,6 +278,7 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
                   .evaluated = -1, .end = config->steps, .tokens = tokens_per_step(config->train) };
     if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
     sgl_status status = sglsession_ready(config->train);
+    if (status == SGL_OK) status = check_meta(&t);
     if (status == SGL_OK) status = find_scalars(&t);
     if (status == SGL_OK) status = run(&t);
     sglcore_free(t.env, t.names, (size_t)t.count * sizeof *t.names);
