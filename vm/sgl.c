@@ -169,7 +169,8 @@ static sgl_status check_type(sgl_vm *vm, const char *what, const sgl_type *type)
     if (!type || (int)type->dtype < 0 || type->dtype >= SGL_DTYPE_COUNT)
         return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: its dtype is none that sgl has", what);
     if (type->rank < 0 || type->rank > SGL_MAX_RANK)
-        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: rank %d is outside 0..%d", what, type->rank, SGL_MAX_RANK);
+        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: rank %d is outside 0..%d", what, type->rank,
+                            SGL_MAX_RANK);
     for (int i = 0; i < type->rank; i++)
         if (type->dims[i] < 0)
             return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: dimension %d is negative", what, i);
@@ -194,17 +195,24 @@ enum { ATTRS = 16 };
 
 static sgl_status convert_attrs(sgl_vm *vm, const char *op, const sgl_attr *attrs, int count, sglir_named out[ATTRS])
 {
-    static const char kinds[] = { [SGL_ATTR_INT] = 'i', [SGL_ATTR_FLOAT] = 'f', [SGL_ATTR_STRING] = 's',
-                                  [SGL_ATTR_DTYPE] = 't', [SGL_ATTR_INTS] = 'I', [SGL_ATTR_FLOATS] = 'F' };
+    static const char kinds[] = { [SGL_ATTR_INT] = 'i',   [SGL_ATTR_FLOAT] = 'f', [SGL_ATTR_STRING] = 's',
+                                  [SGL_ATTR_DTYPE] = 't', [SGL_ATTR_INTS] = 'I',  [SGL_ATTR_FLOATS] = 'F' };
     if (count < 0 || count > ATTRS || (count > 0 && !attrs))
-        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: %d attributes, at most %d are possible", op, count, ATTRS);
+        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: %d attributes, at most %d are possible", op, count,
+                            ATTRS);
     for (int i = 0; i < count; i++) {
         const sgl_attr *a = &attrs[i];
         bool list = a->kind == SGL_ATTR_INTS || a->kind == SGL_ATTR_FLOATS;
         if (!a->name || (int)a->kind < 0 || a->kind > SGL_ATTR_FLOATS || (a->kind == SGL_ATTR_STRING && !a->s) ||
-            (list && (a->i < 0 || (a->i > 0 && !(a->kind == SGL_ATTR_INTS ? (const void *)a->ints : (const void *)a->floats)))))
+            (list &&
+             (a->i < 0 || (a->i > 0 && !(a->kind == SGL_ATTR_INTS ? (const void *)a->ints : (const void *)a->floats)))))
             return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: attribute %d has no name, kind or value", op, i);
-        out[i] = (sglir_named){ .name = a->name, .kind = kinds[a->kind], .i = a->i, .f = a->f, .s = a->s, .ints = a->ints,
+        out[i] = (sglir_named){ .name = a->name,
+                                .kind = kinds[a->kind],
+                                .i = a->i,
+                                .f = a->f,
+                                .s = a->s,
+                                .ints = a->ints,
                                 .floats = a->floats };
     }
     return SGL_OK;
@@ -223,7 +231,8 @@ static sgl_status find_op(sgl_vm *vm, const char *name, sglir_op *op)
 }
 
 /* Results of one emitted node go to the caller when they fit. */
-static sgl_status hand_results(sgl_graph *graph, const char *op, sglir_id first, sgl_value *results, int capacity, int *count_out)
+static sgl_status hand_results(sgl_graph *graph, const char *op, sglir_id first, sgl_value *results, int capacity,
+                               int *count_out)
 {
     SGLCORE_TRY(settle(graph));
     int count = (int)sglir_maker(graph->ir, first)->out_count;
@@ -234,8 +243,8 @@ static sgl_status hand_results(sgl_graph *graph, const char *op, sglir_id first,
     return SGL_OK;
 }
 
-sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count, const sgl_attr *attrs,
-                    int attr_count, sgl_value *results, int capacity, int *count_out)
+sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count,
+                    const sgl_attr *attrs, int attr_count, sgl_value *results, int capacity, int *count_out)
 {
     if (!graph || argument_count < 0 || (argument_count > 0 && !arguments)) return SGL_INVALID_ARGUMENT;
     sglir_op row;
@@ -244,7 +253,8 @@ sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments
         return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s is not made by sgl_emit", op);
     for (int i = 0; i < argument_count; i++)
         if (!known_value(graph, arguments[i]))
-            return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: argument %d is no value of this graph", op, i);
+            return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: argument %d is no value of this graph", op,
+                                i);
     sglir_named named[ATTRS];
     SGLCORE_TRY(convert_attrs(graph->vm, op, attrs, attr_count, named));
     /* sgl_value is one id: the arguments are an array of ids already. */
@@ -384,7 +394,8 @@ sgl_status sgl_tokens_eval(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, 
     return sglstore_tokens_eval(tokens->tokens, cursor, inputs, targets);
 }
 
-void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t *held_out, int64_t *train_batches, int64_t *eval_batches)
+void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t *held_out, int64_t *train_batches,
+                      int64_t *eval_batches)
 {
     sglstore_tokens_sizes sizes = { 0 };
     if (tokens) sizes = sglstore_tokens_sizes_of(tokens->tokens);

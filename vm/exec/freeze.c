@@ -109,8 +109,11 @@ static sgl_status take_kernel(freezer *f, sglir_id node, uint32_t *out)
 static sgl_status push_copy(freezer *f, instruction_list *list, sglir_id from, sglir_id to, uint32_t origin)
 {
     if (same_place(f->g, from, to)) return SGL_OK;
-    sglexec_instruction copy = { .op = SGLIR_OP_COPY, .operand_first = (uint32_t)f->p->operands.count, .arg_count = 1,
-                                 .result_count = 1, .bytes = 2.0 * (double)sglir_bytes(sglir_type_of(f->g, from)) };
+    sglexec_instruction copy = { .op = SGLIR_OP_COPY,
+                                 .operand_first = (uint32_t)f->p->operands.count,
+                                 .arg_count = 1,
+                                 .result_count = 1,
+                                 .bytes = 2.0 * (double)sglir_bytes(sglir_type_of(f->g, from)) };
     SGLCORE_TRY(push_operand(f, from));
     SGLCORE_TRY(push_operand(f, to));
     SGLCORE_TRY(take_origin(f, origin, &copy.origin));
@@ -127,9 +130,12 @@ static sgl_status freeze_constant(freezer *f, const sglir_node *node)
     case SGL_F64: memcpy(at, &value, sizeof value); return SGL_OK;
     case SGL_F32: memcpy(at, &(float){ (float)value }, 4); return SGL_OK;
     case SGL_I64: memcpy(at, &(int64_t){ (int64_t)value }, 8); return SGL_OK;
-    case SGL_I32: case SGL_U32: memcpy(at, &(int32_t){ (int32_t)(int64_t)value }, 4); return SGL_OK;
-    case SGL_I16: case SGL_U16: memcpy(at, &(int16_t){ (int16_t)(int64_t)value }, 2); return SGL_OK;
-    case SGL_I8: case SGL_U8: memcpy(at, &(int8_t){ (int8_t)(int64_t)value }, 1); return SGL_OK;
+    case SGL_I32:
+    case SGL_U32: memcpy(at, &(int32_t){ (int32_t)(int64_t)value }, 4); return SGL_OK;
+    case SGL_I16:
+    case SGL_U16: memcpy(at, &(int16_t){ (int16_t)(int64_t)value }, 2); return SGL_OK;
+    case SGL_I8:
+    case SGL_U8: memcpy(at, &(int8_t){ (int8_t)(int64_t)value }, 1); return SGL_OK;
     case SGL_BOOL: *at = value != 0; return SGL_OK;
     default:
         return sglcore_fail(f->env, SGL_UNSUPPORTED, "freeze: a constant of dtype %s outside a kernel",
@@ -162,8 +168,11 @@ static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
     if (node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK) return SGL_OK;
     if (node->op == SGLIR_OP_CONSTANT) return freeze_constant(f, node);
     sglplan_cost cost = sglplan_cost_of(f->g, id);
-    sglexec_instruction i = { .op = node->op, .work_offset = node->work_offset, .work_bytes = node->work_bytes,
-                              .flops = cost.flops, .bytes = cost.bytes };
+    sglexec_instruction i = { .op = node->op,
+                              .work_offset = node->work_offset,
+                              .work_bytes = node->work_bytes,
+                              .flops = cost.flops,
+                              .bytes = cost.bytes };
     f->p->flops += cost.flops;
     f->p->bytes += cost.bytes;
     SGLCORE_TRY(take_origin(f, node->origin, &i.origin));
@@ -213,7 +222,8 @@ static sgl_status freeze_region(freezer *f, sglir_id region, uint32_t block)
 static sgl_status freeze_input(freezer *f, const sglir_node *node)
 {
     const char *name = sglir_attr_string(f->g, node, "name");
-    sglexec_port port = { .role = (uint8_t)sglir_attr_int(f->g, node, "role"), .operand = operand_of(f->g, node->out_first) };
+    sglexec_port port = { .role = (uint8_t)sglir_attr_int(f->g, node, "role"),
+                          .operand = operand_of(f->g, node->out_first) };
     SGLCORE_TRY(sglcore_intern(f->p->strings, name, strlen(name), &port.name));
     if (port.role == SGL_FEED) return sglcore_vec_push(f->env, &f->p->feeds, port);
     bool is_section = false;
@@ -269,7 +279,9 @@ sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_progra
 {
     *program = NULL;
     size_t origin_bytes = (size_t)g->origins.count * sizeof(uint32_t);
-    freezer f = { .env = env, .g = g, .p = sglcore_alloc_zero(env, sizeof *f.p), .origins = sglcore_alloc(env, origin_bytes) };
+    freezer f = {
+        .env = env, .g = g, .p = sglcore_alloc_zero(env, sizeof *f.p), .origins = sglcore_alloc(env, origin_bytes)
+    };
     sgl_status status = f.p && f.origins ? SGL_OK : SGL_OUT_OF_MEMORY;
     if (status == SGL_OK) {
         f.p->env = env;

@@ -115,12 +115,13 @@ static sgl_status print_ports(const sglexec_program *p, const char *word, const 
 
 sgl_status sglexec_program_print(const sglexec_program *program, sglcore_text *text)
 {
-    SGLCORE_TRY(sglcore_text_add(program->env, text, "program \"%s\": %lld instructions, %lld kernels, arena %lld, state %lld, io %lld, const %lld bytes\n",
-                                 sglcore_string(program->strings, program->name), (long long)program->instructions.count,
-                                 (long long)program->kernels.count, (long long)program->space_bytes[SGLIR_SPACE_ARENA],
-                                 (long long)program->space_bytes[SGLIR_SPACE_STATE],
-                                 (long long)program->space_bytes[SGLIR_SPACE_IO],
-                                 (long long)program->space_bytes[SGLIR_SPACE_CONST]));
+    SGLCORE_TRY(sglcore_text_add(
+        program->env, text,
+        "program \"%s\": %lld instructions, %lld kernels, arena %lld, state %lld, io %lld, const %lld bytes\n",
+        sglcore_string(program->strings, program->name), (long long)program->instructions.count,
+        (long long)program->kernels.count, (long long)program->space_bytes[SGLIR_SPACE_ARENA],
+        (long long)program->space_bytes[SGLIR_SPACE_STATE], (long long)program->space_bytes[SGLIR_SPACE_IO],
+        (long long)program->space_bytes[SGLIR_SPACE_CONST]));
     SGLCORE_TRY(print_ports(program, "feed", program->feeds.data, program->feeds.count, text));
     SGLCORE_TRY(print_ports(program, "fetch", program->fetches.data, program->fetches.count, text));
     SGLCORE_TRY(print_ports(program, "state", program->states.data, program->states.count, text));

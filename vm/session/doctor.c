@@ -8,7 +8,8 @@ static sgl_status describe_device(sglcore_env *env, int threads, const sglexec_d
 {
     sglexec_device *device = NULL;
     SGLCORE_TRY(sglcore_text_add(env, text, "device %s\n", ops->name));
-    if (ops->open(env, threads, &device) != SGL_OK) return sglcore_text_add(env, text, "  cannot be opened: %s\n", env->message);
+    if (ops->open(env, threads, &device) != SGL_OK)
+        return sglcore_text_add(env, text, "  cannot be opened: %s\n", env->message);
     sgl_status status = ops->describe(device, text);
     ops->close(device);
     return status;

@@ -24,7 +24,7 @@ typedef struct generator {
     candidate *heap;  /* vocab of them: the first `taken` are the chosen, sorted */
     int32_t *history; /* prompt and made tokens */
     int64_t history_count, history_capacity;
-    int64_t position; /* of the next token to be read in */
+    int64_t position;  /* of the next token to be read in */
     bool has_position; /* the program wants to know; one without caches does not */
     volatile sig_atomic_t *interrupted;
 } generator;
@@ -105,8 +105,8 @@ static sgl_status choose(const generator *g, int64_t number, int32_t *token)
 {
     for (int64_t i = 0; i < g->vocab; i++)
         if (isnan(logit_at(g, i)))
-            return sglcore_fail(g->env, SGL_CORRUPT, "generate: the logit of token %lld is NaN; the parameters are damaged",
-                                (long long)i);
+            return sglcore_fail(g->env, SGL_CORRUPT,
+                                "generate: the logit of token %lld is NaN; the parameters are damaged", (long long)i);
     if (g->config->temperature <= 0) {
         *token = likeliest(g);
         return SGL_OK;
@@ -171,7 +171,8 @@ static sgl_status check(sglcore_env *env, const sgl_session *session, const sgl_
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "generate: the prompt is empty; give at least one token");
     if (c->count < 0 || c->top_k < 0 || !(c->temperature >= 0) || !(c->top_p >= 0 && c->top_p <= 1) || c->context < 0 ||
         c->context == 1)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "generate: tokens, temperature and top_k must not be negative, top_p within 0..1, "
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "generate: tokens, temperature and top_k must not be negative, top_p within 0..1, "
                             "a context at least 2");
     return SGL_OK;
 }
@@ -182,7 +183,8 @@ static sgl_status find_logits(generator *g)
     sgl_type type;
     for (int i = 0; sgl_program_fetch(g->config->decode, i, &name, &type) == SGL_OK && name; i++) {
         if (strcmp(name, "logits") != 0) continue;
-        if ((type.dtype != SGL_F32 && type.dtype != SGL_F64) || type.rank != 2 || type.dims[0] != 1 || type.dims[1] < 1) break;
+        if ((type.dtype != SGL_F32 && type.dtype != SGL_F64) || type.rank != 2 || type.dims[0] != 1 || type.dims[1] < 1)
+            break;
         g->dtype = type.dtype;
         g->vocab = type.dims[1];
         g->logits_bytes = sglcore_dtype_bytes(type.dtype, g->vocab);
@@ -203,7 +205,8 @@ static sgl_status check_prompt(const generator *g)
 {
     for (int64_t i = 0; i < g->config->prompt_count; i++)
         if (g->config->prompt[i] < 0 || g->config->prompt[i] >= g->vocab)
-            return sglcore_fail(g->env, SGL_INVALID_ARGUMENT, "generate: token %lld of the prompt is %d, outside the vocabulary of %lld",
+            return sglcore_fail(g->env, SGL_INVALID_ARGUMENT,
+                                "generate: token %lld of the prompt is %d, outside the vocabulary of %lld",
                                 (long long)i, g->config->prompt[i], (long long)g->vocab);
     return SGL_OK;
 }

@@ -24,7 +24,10 @@ static sgl_status add(collector *c, sglsession_lifetime life)
     return SGL_OK;
 }
 
-static bool in_arena(const sglir_graph *g, sglir_id value) { return sglir_value_at(g, value)->space == SGLIR_SPACE_ARENA; }
+static bool in_arena(const sglir_graph *g, sglir_id value)
+{
+    return sglir_value_at(g, value)->space == SGLIR_SPACE_ARENA;
+}
 
 /* The body of a loop, all of it at the loop's position. */
 static sgl_status add_region(collector *c, sglir_id region, int64_t position)
@@ -36,11 +39,13 @@ static sgl_status add_region(collector *c, sglir_id region, int64_t position)
             for (uint32_t k = 0; k < node->out_count; k++) {
                 sglir_id value = node->out_first + k;
                 if (!in_arena(c->g, value)) continue;
-                SGLCORE_TRY(add(c, (sglsession_lifetime){ r->nodes.data[n], value, sglir_value_at(c->g, value)->offset,
-                                                          sglir_bytes(sglir_type_of(c->g, value)), position, position }));
+                SGLCORE_TRY(
+                    add(c, (sglsession_lifetime){ r->nodes.data[n], value, sglir_value_at(c->g, value)->offset,
+                                                  sglir_bytes(sglir_type_of(c->g, value)), position, position }));
             }
         }
-        SGLCORE_TRY(add(c, (sglsession_lifetime){ r->nodes.data[n], SGLIR_NONE, node->work_offset, node->work_bytes, position, position }));
+        SGLCORE_TRY(add(c, (sglsession_lifetime){ r->nodes.data[n], SGLIR_NONE, node->work_offset, node->work_bytes,
+                                                  position, position }));
         if (node->op == SGLIR_OP_SCAN) SGLCORE_TRY(add_region(c, node->region_first, position));
     }
     return SGL_OK;
@@ -59,7 +64,8 @@ static sgl_status add_top(collector *c)
             SGLCORE_TRY(add(c, (sglsession_lifetime){ top->nodes.data[n], value, sglir_value_at(c->g, value)->offset,
                                                       sglir_bytes(sglir_type_of(c->g, value)), n, to }));
         }
-        SGLCORE_TRY(add(c, (sglsession_lifetime){ top->nodes.data[n], SGLIR_NONE, node->work_offset, node->work_bytes, n, n }));
+        SGLCORE_TRY(
+            add(c, (sglsession_lifetime){ top->nodes.data[n], SGLIR_NONE, node->work_offset, node->work_bytes, n, n }));
         if (node->op == SGLIR_OP_SCAN) SGLCORE_TRY(add_region(c, node->region_first, n));
     }
     return SGL_OK;

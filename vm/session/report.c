@@ -45,8 +45,8 @@ static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore
         const sglir_type *t = sglir_type_of(g, node->out_first);
         int64_t members = member_count(g, g->attrs.data[node->attr_first + 1].as.string);
         SGLCORE_TRY(sglcore_text_add(env, text, "  %-24s %-10s %-16s %16s", sglir_attr_string(g, node, "name"),
-                                     sglir_role_names[sglir_attr_int(g, node, "role")], sglir_type_text(t, type, sizeof type),
-                                     grouped(sglir_bytes(t), bytes)));
+                                     sglir_role_names[sglir_attr_int(g, node, "role")],
+                                     sglir_type_text(t, type, sizeof type), grouped(sglir_bytes(t), bytes)));
         if (members) SGLCORE_TRY(sglcore_text_add(env, text, "   %lld tensors", (long long)members));
         SGLCORE_TRY(sglcore_text_add(env, text, "\n"));
     }
@@ -55,7 +55,8 @@ static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore
 
 enum { LARGEST = 12, ORIGIN_ROOM = 512 };
 
-static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sglsession_lifetimes *all, sglcore_text *text)
+static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sglsession_lifetimes *all,
+                               sglcore_text *text)
 {
     char bytes[32], type[160], origin[ORIGIN_ROOM];
     SGLCORE_TRY(sglcore_text_add(env, text, "largest values where most is live (instruction %lld of %lld)\n",
@@ -65,9 +66,10 @@ static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sgl
         const sglsession_lifetime *life = &all->by_size[i];
         if (all->peak_at < life->from || all->peak_at > life->to) continue;
         const sglir_node *node = sglir_node_at(g, life->node);
-        SGLCORE_TRY(sglcore_text_add(env, text, "  %16s  %-22s %-14s %s\n", grouped(life->bytes, bytes),
-                                     life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
-                                     sglir_ops[node->op].name, sglir_origin_text(g, node->origin, origin, sizeof origin)));
+        SGLCORE_TRY(sglcore_text_add(
+            env, text, "  %16s  %-22s %-14s %s\n", grouped(life->bytes, bytes),
+            life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
+            sglir_ops[node->op].name, sglir_origin_text(g, node->origin, origin, sizeof origin)));
         shown++;
     }
     return SGL_OK;
@@ -79,7 +81,8 @@ static sgl_status memory_text(const sgl_program *program, const sglsession_lifet
     const sglir_graph *g = program->placed;
     const int64_t *space = program->program->space_bytes;
     char a[32], b[32];
-    int64_t total = space[SGLIR_SPACE_STATE] + space[SGLIR_SPACE_ARENA] + space[SGLIR_SPACE_IO] + space[SGLIR_SPACE_CONST];
+    int64_t total =
+        space[SGLIR_SPACE_STATE] + space[SGLIR_SPACE_ARENA] + space[SGLIR_SPACE_IO] + space[SGLIR_SPACE_CONST];
     SGLCORE_TRY(sglcore_text_add(env, text, "memory of program \"%s\", bytes\n", sglcore_string(g->strings, g->name)));
     SGLCORE_TRY(sglcore_text_add(env, text, "states, kept between steps %43s\n", grouped(space[SGLIR_SPACE_STATE], a)));
     SGLCORE_TRY(text_of_states(env, g, text));
@@ -94,14 +97,16 @@ static sgl_status memory_text(const sgl_program *program, const sglsession_lifet
 }
 
 /* One value of a memory report. Names of files and graphs are the host's: they are quoted. */
-static sgl_status lifetime_json(sglcore_env *env, const sglir_graph *g, const sglsession_lifetime *life, sglcore_text *text)
+static sgl_status lifetime_json(sglcore_env *env, const sglir_graph *g, const sglsession_lifetime *life,
+                                sglcore_text *text)
 {
     const sglir_node *node = sglir_node_at(g, life->node);
     char origin[ORIGIN_ROOM];
     SGLCORE_TRY(sglcore_text_add(env, text, "{\"op\":\"%s\",\"line\":", sglir_ops[node->op].name));
     SGLCORE_TRY(sglstore_json_quote(env, text, sglir_origin_text(g, node->origin, origin, sizeof origin)));
-    return sglcore_text_add(env, text, ",\"offset\":%lld,\"bytes\":%lld,\"from\":%lld,\"to\":%lld}", (long long)life->offset,
-                            (long long)life->bytes, (long long)life->from, (long long)life->to);
+    return sglcore_text_add(env, text, ",\"offset\":%lld,\"bytes\":%lld,\"from\":%lld,\"to\":%lld}",
+                            (long long)life->offset, (long long)life->bytes, (long long)life->from,
+                            (long long)life->to);
 }
 
 static sgl_status memory_json(const sgl_program *program, const sglsession_lifetimes *all, sglcore_text *text)
@@ -111,11 +116,13 @@ static sgl_status memory_json(const sgl_program *program, const sglsession_lifet
     const int64_t *space = program->program->space_bytes;
     SGLCORE_TRY(sglcore_text_add(env, text, "{\"program\":"));
     SGLCORE_TRY(sglstore_json_quote(env, text, sglcore_string(g->strings, g->name)));
-    SGLCORE_TRY(sglcore_text_add(env, text, ",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
-                                 "\"io_bytes\":%lld,\"const_bytes\":%lld,\"positions\":%lld,\"peak_at\":%lld,\"lifetimes\":[",
-                                 (long long)space[SGLIR_SPACE_STATE], (long long)space[SGLIR_SPACE_ARENA],
-                                 (long long)program->program->arena_lower_bound, (long long)space[SGLIR_SPACE_IO],
-                                 (long long)space[SGLIR_SPACE_CONST], (long long)all->positions, (long long)all->peak_at));
+    SGLCORE_TRY(
+        sglcore_text_add(env, text,
+                         ",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
+                         "\"io_bytes\":%lld,\"const_bytes\":%lld,\"positions\":%lld,\"peak_at\":%lld,\"lifetimes\":[",
+                         (long long)space[SGLIR_SPACE_STATE], (long long)space[SGLIR_SPACE_ARENA],
+                         (long long)program->program->arena_lower_bound, (long long)space[SGLIR_SPACE_IO],
+                         (long long)space[SGLIR_SPACE_CONST], (long long)all->positions, (long long)all->peak_at));
     for (int64_t i = 0; i < all->count; i++) {
         if (i) SGLCORE_TRY(sglcore_text_add(env, text, ","));
         SGLCORE_TRY(lifetime_json(env, g, &all->by_size[i], text));
@@ -141,33 +148,39 @@ static sgl_status memory_svg(const sgl_program *program, const sglsession_lifeti
     const sglir_graph *g = program->placed;
     int64_t arena = program->program->space_bytes[SGLIR_SPACE_ARENA];
     double width = 1200, height = 640, left = 20, top = 48;
-    double per_step = width / (double)(all->positions > 0 ? all->positions : 1), per_byte = height / (double)(arena > 0 ? arena : 1);
+    double per_step = width / (double)(all->positions > 0 ? all->positions : 1),
+           per_byte = height / (double)(arena > 0 ? arena : 1);
     char a[32], b[32], type[160], origin[ORIGIN_ROOM];
-    SGLCORE_TRY(sglcore_text_add(env, text, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"14\">\n",
-                                 width + 2 * left, height + top + 40));
+    SGLCORE_TRY(sglcore_text_add(
+        env, text,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"14\">\n",
+        width + 2 * left, height + top + 40));
     SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"%g\" y=\"28\">", left));
     SGLCORE_TRY(add_escaped(env, text, sglcore_string(g->strings, g->name)));
-    SGLCORE_TRY(sglcore_text_add(env, text, ": transient peak %s bytes, lower bound %s (%.4f)</text>\n", grouped(arena, a),
-                                 grouped(program->program->arena_lower_bound, b),
+    SGLCORE_TRY(sglcore_text_add(env, text, ": transient peak %s bytes, lower bound %s (%.4f)</text>\n",
+                                 grouped(arena, a), grouped(program->program->arena_lower_bound, b),
                                  ratio(arena, program->program->arena_lower_bound)));
     for (int64_t i = 0; i < all->count; i++) {
         const sglsession_lifetime *life = &all->by_size[i];
         const sglir_node *node = sglir_node_at(g, life->node);
         bool backward = strncmp(sglir_origin_text(g, node->origin, origin, sizeof origin), "autodiff", 8) == 0;
         const char *colour = life->value == SGLIR_NONE ? "#bbbbbb" : backward ? "#e0915c" : "#5c8fd6";
-        SGLCORE_TRY(sglcore_text_add(env, text, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.4\">"
-                                     "<title>%s %s, %s bytes at %lld, ",
-                                     left + (double)life->from * per_step,
-                                     top + height - (double)(life->offset + life->bytes) * per_byte,
-                                     (double)(life->to - life->from + 1) * per_step, (double)life->bytes * per_byte, colour,
-                                     sglir_ops[node->op].name,
-                                     life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
-                                     grouped(life->bytes, a), (long long)life->offset));
+        SGLCORE_TRY(sglcore_text_add(
+            env, text,
+            "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.4\">"
+            "<title>%s %s, %s bytes at %lld, ",
+            left + (double)life->from * per_step, top + height - (double)(life->offset + life->bytes) * per_byte,
+            (double)(life->to - life->from + 1) * per_step, (double)life->bytes * per_byte, colour,
+            sglir_ops[node->op].name,
+            life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
+            grouped(life->bytes, a), (long long)life->offset));
         SGLCORE_TRY(add_escaped(env, text, origin));
         SGLCORE_TRY(sglcore_text_add(env, text, "</title></rect>\n"));
     }
-    return sglcore_text_add(env, text, "<text x=\"%g\" y=\"%g\">instructions, in order; blue: forward, orange: backward, grey: workspace</text>\n</svg>\n",
-                            left, height + top + 24);
+    return sglcore_text_add(
+        env, text,
+        "<text x=\"%g\" y=\"%g\">instructions, in order; blue: forward, orange: backward, grey: workspace</text>\n</svg>\n",
+        left, height + top + 24);
 }
 
 /* ---- the doors -------------------------------------------------------------------------------------------------------- */
@@ -175,7 +188,8 @@ static sgl_status memory_svg(const sgl_program *program, const sglsession_lifeti
 static sgl_status summary_json(const sgl_program *program, sglcore_text *text)
 {
     const sglexec_program *p = program->program;
-    return sglcore_text_add(p->env, text, "{\"instructions\":%lld,\"kernels\":%lld,\"flops\":%.17g,\"bytes_moved\":%.17g,"
+    return sglcore_text_add(p->env, text,
+                            "{\"instructions\":%lld,\"kernels\":%lld,\"flops\":%.17g,\"bytes_moved\":%.17g,"
                             "\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,\"state_bytes\":%lld}\n",
                             (long long)p->instructions.count, (long long)p->kernels.count, p->flops, p->bytes,
                             (long long)p->space_bytes[SGLIR_SPACE_ARENA], (long long)p->arena_lower_bound,
@@ -188,25 +202,37 @@ static sgl_status report_memory(const sgl_program *program, const char *format, 
     sglsession_lifetimes all = { 0 };
     SGLCORE_TRY(sglsession_lifetimes_of(env, program->placed, &all));
     sgl_status status;
-    if (strcmp(format, "text") == 0) status = memory_text(program, &all, text);
-    else if (strcmp(format, "json") == 0) status = memory_json(program, &all, text);
-    else if (strcmp(format, "svg") == 0) status = memory_svg(program, &all, text);
-    else status = sglcore_fail(env, SGL_INVALID_ARGUMENT, "report memory: the formats are text, json and svg, not '%s'", format);
+    if (strcmp(format, "text") == 0)
+        status = memory_text(program, &all, text);
+    else if (strcmp(format, "json") == 0)
+        status = memory_json(program, &all, text);
+    else if (strcmp(format, "svg") == 0)
+        status = memory_svg(program, &all, text);
+    else
+        status = sglcore_fail(env, SGL_INVALID_ARGUMENT, "report memory: the formats are text, json and svg, not '%s'",
+                              format);
     sglsession_lifetimes_free(env, &all);
     return status;
 }
 
-sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format, sgl_write_fn write, void *user)
+sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format, sgl_write_fn write,
+                              void *user)
 {
     if (!program || !kind || !format || !write) return SGL_INVALID_ARGUMENT;
     sglcore_env *env = &program->session->vm->env;
     sglcore_text text = { 0 };
     sgl_status status;
-    if (strcmp(kind, "memory") == 0) status = report_memory(program, format, &text);
-    else if (strcmp(kind, "program") == 0 && strcmp(format, "text") == 0) status = sglexec_program_print(program->program, &text);
-    else if (strcmp(kind, "summary") == 0 && strcmp(format, "json") == 0) status = summary_json(program, &text);
-    else status = sglcore_fail(env, SGL_INVALID_ARGUMENT, "there is no report '%s' in format '%s'; there are memory (text, json, svg), "
-                               "program (text) and summary (json)", kind, format);
+    if (strcmp(kind, "memory") == 0)
+        status = report_memory(program, format, &text);
+    else if (strcmp(kind, "program") == 0 && strcmp(format, "text") == 0)
+        status = sglexec_program_print(program->program, &text);
+    else if (strcmp(kind, "summary") == 0 && strcmp(format, "json") == 0)
+        status = summary_json(program, &text);
+    else
+        status = sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                              "there is no report '%s' in format '%s'; there are memory (text, json, svg), "
+                              "program (text) and summary (json)",
+                              kind, format);
     if (status == SGL_OK) status = write(user, text.data, (size_t)text.count);
     sglcore_text_free(env, &text);
     return status;
@@ -248,7 +274,9 @@ sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const s
     bool all = strcmp(pass, "all") == 0;
     if (!all) SGLCORE_TRY(check_pass(env, pass));
     sglplan own = sglsession_plan(session, plan);
-    const sglpass_context context = { .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace };
+    const sglpass_context context = {
+        .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace
+    };
     sglir_graph *after = NULL;
     SGLCORE_TRY(sglpass_run(&context, graph->ir, all ? NULL : pass, &after));
     sgl_status status = print_as(after, format, write, user);

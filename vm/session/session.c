@@ -267,7 +267,8 @@ sgl_status sglsession_ready(sgl_program *program)
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
     if (program->constants || !p->constants.count) return SGL_OK;
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_CONST, &program->constants));
-    sgl_status status = session->ops->write(session->device, program->constants, 0, p->constants.data, p->constants.count);
+    sgl_status status =
+        session->ops->write(session->device, program->constants, 0, p->constants.data, p->constants.count);
     if (status == SGL_OK) return SGL_OK;
     free_space(program, SGLIR_SPACE_CONST, program->constants); /* a block that is there holds the constants */
     program->constants = NULL;
@@ -308,7 +309,8 @@ static sgl_status find_port(const sgl_program *program, const char *what, const 
         if (listed < 64) names[listed++] = has;
     }
     char hint[SGLCORE_HINT_ROOM];
-    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s", what, name, sglcore_hint(name, names, listed, hint));
+    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s", what, name,
+                        sglcore_hint(name, names, listed, hint));
 }
 
 sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes)

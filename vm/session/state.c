@@ -32,8 +32,8 @@ static void fill(sglsession_state *state, const char *name, uint8_t role, const 
 static void fill_input(sglsession_state *state, const sglir_graph *layout, const sglir_node *node)
 {
     const sglir_value *value = sglir_value_at(layout, node->out_first);
-    fill(state, sglcore_string(layout->strings, input_name(layout, node)), (uint8_t)sglir_attr_int(layout, node, "role"),
-         &value->type, value->offset);
+    fill(state, sglcore_string(layout->strings, input_name(layout, node)),
+         (uint8_t)sglir_attr_int(layout, node, "role"), &value->type, value->offset);
 }
 
 /* Members first, in the order of their sections, then the inputs that stand alone. */
@@ -70,7 +70,8 @@ bool sglsession_state_find(const sgl_session *session, const char *name, sglsess
         if (strcmp(sglcore_string(layout->strings, layout->members.data[m].name), name) == 0)
             return sglsession_state_at(session, m, state);
     sglir_id input = layout ? sglir_input_find(layout, name) : SGLIR_NONE;
-    if (input == SGLIR_NONE || section_has_members(layout, input_name(layout, sglir_maker(layout, input)))) return false;
+    if (input == SGLIR_NONE || section_has_members(layout, input_name(layout, sglir_maker(layout, input))))
+        return false;
     fill_input(state, layout, sglir_maker(layout, input));
     return true;
 }
@@ -92,14 +93,16 @@ static sgl_status find_checked(sgl_session *session, const char *name, size_t by
     sglcore_env *env = &session->vm->env;
     if (sglsession_state_find(session, name, state)) {
         if (state->bytes == (int64_t)bytes) return SGL_OK;
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "state '%s' has %lld bytes, not %zu", name, (long long)state->bytes, bytes);
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "state '%s' has %lld bytes, not %zu", name,
+                            (long long)state->bytes, bytes);
     }
     const char *names[256];
     int count = 0;
     sglsession_state other;
     while (count < 256 && sglsession_state_at(session, count, &other)) names[count++] = other.name;
     char hint[SGLCORE_HINT_ROOM];
-    return sglcore_fail(env, SGL_NOT_FOUND, "the session has no state '%s'%s", name, sglcore_hint(name, names, count, hint));
+    return sglcore_fail(env, SGL_NOT_FOUND, "the session has no state '%s'%s", name,
+                        sglcore_hint(name, names, count, hint));
 }
 
 sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, size_t bytes)
@@ -173,8 +176,9 @@ sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t st
     if (status == SGL_OK) status = gather(session, false, &s);
     for (int64_t i = 0; i < s.states.count && status == SGL_OK; i++) {
         const sglsession_state *state = &s.states.data[i];
-        status = sglcore_vec_push(env, &sources, (sglstore_source){ state->name, state->type, (uint8_t)state->role,
-                                                                   &s.places.data[i], read_place });
+        status = sglcore_vec_push(env, &sources,
+                                  (sglstore_source){ state->name, state->type, (uint8_t)state->role, &s.places.data[i],
+                                                     read_place });
     }
     if (status == SGL_OK) status = sglstore_checkpoint_save(env, dir, step, meta, sources.data, sources.count, keep);
     sglcore_vec_free(env, &sources);
@@ -192,8 +196,9 @@ sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int param
     if (status == SGL_OK) status = gather(session, parameters_only, &s);
     for (int64_t i = 0; i < s.states.count && status == SGL_OK; i++) {
         const sglsession_state *state = &s.states.data[i];
-        status = sglcore_vec_push(env, &targets, (sglstore_target){ state->name, state->type, (uint8_t)state->role,
-                                                                   &s.places.data[i], write_place });
+        status = sglcore_vec_push(env, &targets,
+                                  (sglstore_target){ state->name, state->type, (uint8_t)state->role, &s.places.data[i],
+                                                     write_place });
     }
     if (status == SGL_OK) status = sglstore_checkpoint_load(env, path, targets.data, targets.count, parameters_only);
     sglcore_vec_free(env, &targets);

@@ -45,8 +45,8 @@ static sgl_status fetch_scalar(sgl_program *program, const char *name, sgl_dtype
     case SGL_I32: *value = (double)got.i32; return SGL_OK;
     case SGL_BOOL: *value = got.u8; return SGL_OK;
     default:
-        return sglcore_fail(&program->session->vm->env, SGL_UNSUPPORTED, "fetch '%s': a scalar of dtype %s is not read here",
-                            name, sgl_dtype_name(dtype));
+        return sglcore_fail(&program->session->vm->env, SGL_UNSUPPORTED,
+                            "fetch '%s': a scalar of dtype %s is not read here", name, sgl_dtype_name(dtype));
     }
 }
 
@@ -55,7 +55,8 @@ static sgl_status find_scalars(trainer *t)
     const char *name;
     sgl_type type;
     int total = 0;
-    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++) total += type.rank == 0;
+    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+        total += type.rank == 0;
     if (total == 0) return SGL_OK;
     t->names = sglcore_alloc(t->env, (size_t)total * sizeof *t->names);
     t->values = sglcore_alloc(t->env, (size_t)total * sizeof *t->values);
@@ -138,8 +139,10 @@ static sgl_status evaluate(trainer *t)
     double loss_sum = 0, count = 0;
     const char *name;
     sum_type.dtype = count_type.dtype = SGL_F32;
-    for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK && name && strcmp(name, "loss_sum") != 0; i++) {}
-    for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0; i++) {}
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK && name && strcmp(name, "loss_sum") != 0;
+         i++) {}
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0;
+         i++) {}
     int64_t batches = eval_batches(t);
     for (int64_t b = 0; b < batches && !t->session->vm->interrupted; b++) {
         sgl_status status = feed_batch(t, eval, b, true);
@@ -233,8 +236,13 @@ static sgl_status one_step(trainer *t)
     SGLCORE_TRY(sgl_step(train));
     t->step++;
     SGLCORE_TRY(read_scalars(t));
-    sgl_step_record record = { .step = t->step, .steps = t->config->steps, .tokens = t->tokens, .count = t->count,
-                               .step_ms = (double)(sglcore_now_ns() - start) / 1e6, .names = t->names, .values = t->values };
+    sgl_step_record record = { .step = t->step,
+                               .steps = t->config->steps,
+                               .tokens = t->tokens,
+                               .count = t->count,
+                               .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
+                               .names = t->names,
+                               .values = t->values };
     return t->config->on_step ? t->config->on_step(t->config->user, &record) : SGL_OK;
 }
 
@@ -248,7 +256,8 @@ static sgl_status run(trainer *t)
         if (c->eval && due(t->step, c->eval_every)) SGLCORE_TRY(evaluate(t));
         if (c->out && due(t->step, c->save_every)) SGLCORE_TRY(save(t));
     }
-    if (c->eval && !t->session->vm->interrupted && t->step == c->steps && t->evaluated != t->step) SGLCORE_TRY(evaluate(t));
+    if (c->eval && !t->session->vm->interrupted && t->step == c->steps && t->evaluated != t->step)
+        SGLCORE_TRY(evaluate(t));
     if (c->out && t->saved != t->step && t->step > c->start_step) SGLCORE_TRY(save(t));
     if (!t->session->vm->interrupted) return SGL_OK;
     t->session->vm->interrupted = 0;
@@ -263,9 +272,11 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
     if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
     if (c->eval && !c->tokens && !c->feed && c->eval_batches <= 0)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: nothing says where evaluation ends; give tokens, feed or eval_batches");
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "sgl_train: nothing says where evaluation ends; give tokens, feed or eval_batches");
     if (c->start_step > c->steps)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: %lld steps are done already, the run has %lld; ask for more steps",
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "sgl_train: %lld steps are done already, the run has %lld; ask for more steps",
                             (long long)c->start_step, (long long)c->steps);
     return SGL_OK;
 }
@@ -274,8 +285,14 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
 {
     if (!session || !config) return SGL_INVALID_ARGUMENT;
     SGLCORE_TRY(check(session, config));
-    trainer t = { .session = session, .env = &session->vm->env, .config = config, .step = config->start_step, .saved = -1,
-                  .evaluated = -1, .end = config->steps, .tokens = tokens_per_step(config->train) };
+    trainer t = { .session = session,
+                  .env = &session->vm->env,
+                  .config = config,
+                  .step = config->start_step,
+                  .saved = -1,
+                  .evaluated = -1,
+                  .end = config->steps,
+                  .tokens = tokens_per_step(config->train) };
     if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
     sgl_status status = sglsession_ready(config->train);
     if (status == SGL_OK) status = check_meta(&t);
