@@ -186,7 +186,11 @@ end
 function job.plan_fields(self) return self.plan:fields() end
 
 --- { paths, format, vocab, seq, batch, seed, held_out } of token data, or nil.
-function job.data_config(self) return self.data.paths and self.data or nil end
+function job.data_config(self)
+  if not self.data.paths then return nil end
+  self.data.seed = self.data.seed or math.tointeger(self.seed or 0)
+  return self.data
+end
 
 --- One batch of Lua data: { feed = flat list }, or nil past the last.
 function job.next_batch(self, cursor, is_eval)

@@ -29,7 +29,7 @@ local function tokens(kind, options, format, vocab)
   local batch, seq = integer(kind, options, "batch"), integer(kind, options, "seq")
   return setmetatable({
     kind = kind, paths = paths, format = format, vocab = vocab, seq = seq, batch = batch, held_out = held_out,
-    seed = options.seed or math.tointeger(tonumber(core.settings()["job.seed"])) or 0,
+    seed = options.seed, -- that of the job when there is none
     feeds = { tokens = { dtype = "i32", dims = { batch, seq } }, targets = { dtype = "i32", dims = { batch, seq } } },
   }, Source)
 end

@@ -221,6 +221,37 @@ static void test_errors_while_tracing(void **state)
 
 /* ---- token files --------------------------------------------------------------------------------------------------- */
 
+/* The first batch of the model, whose job says `seed` where it is not NULL. */
+static void first_batch(dsl_host *host, const char *seed, const sgl_setting *setting, int32_t inputs[8])
+{
+    char text[sizeof model + 40];
+    const char *mark = strstr(model, "steps = 7,");
+    sgl_job *job = NULL;
+    sgl_tokens *tokens = NULL;
+    int32_t targets[8];
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(mark - model), model, seed != NULL ? seed : "", mark);
+    if (sgl_load_text(host->vm, "tiny.lua", text, setting, setting != NULL, &job) != SGL_OK ||
+        sgl_job_tokens(job, &tokens) != SGL_OK || sgl_tokens_train(tokens, 0, inputs, targets) != SGL_OK) {
+        fail_msg("%s", sgl_error_message(host->vm));
+    }
+    sgl_tokens_free(tokens);
+    sgl_job_free(job);
+}
+
+/* The seed of a job orders its data, wherever it comes from. */
+static void check_seed_of_data(dsl_host *host)
+{
+    const sgl_setting setting = { "job.seed", "5" };
+    int32_t none[8], table[8], set[8], both[8];
+    first_batch(host, NULL, NULL, none);
+    first_batch(host, "seed = 5, ", NULL, table);
+    first_batch(host, NULL, &setting, set);
+    first_batch(host, "seed = 9, ", &setting, both);
+    assert_memory_not_equal(none, table, sizeof none);
+    assert_memory_equal(table, set, sizeof set);
+    assert_memory_equal(set, both, sizeof both);
+}
+
 static void test_tokens(void **state)
 {
     (void)state;
@@ -245,6 +276,7 @@ static void test_tokens(void **state)
     assert_int_equal(sgl_load_text(host.vm, "tiny.lua", model, &none, 1, &job), SGL_OK);
     assert_int_equal(sgl_job_tokens(job, &tokens), SGL_INVALID_ARGUMENT);
     message_begins(&host, "the job's data names no file");
+    check_seed_of_data(&host);
     dsl_close(&host);
 }
 
