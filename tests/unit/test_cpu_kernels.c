@@ -431,7 +431,7 @@ static void test_random_graphs(void **state)
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     open_devices(&env);
-    for (uint64_t i = 0; i < count; i++) fprintf(stderr, "%d\n", (int)(seed+i)), check_seed(&env, seed + i, (seed + i) % 3 == 0 ? SGL_F32 : SGL_F64);
+    for (uint64_t i = 0; i < count; i++) check_seed(&env, seed + i, (seed + i) % 3 == 0 ? SGL_F32 : SGL_F64);
     close_devices();
     assert_int_equal(env.bytes_in_use, 0);
 }
