@@ -155,7 +155,7 @@ sgl_status sgldsl_new(sgl_vm *vm, const sgldsl_limits *limits, sgl_job **job)
         sgl_realloc(vm, made, sizeof *made, 0);
         return sgl_fail(vm, SGL_OUT_OF_MEMORY, "no memory for a Lua state");
     }
-    lua_gc(made->L, LUA_GCINC, GC_PAUSE, 0, 0); /* a trace makes much and drops little */
+    lua_gc(made->L, LUA_GCINC, GC_PAUSE, 0, 0);     /* a trace makes much and drops little */
     *(sgl_job **)lua_getextraspace(made->L) = made; /* threads made later inherit it, and the hook */
     sgl_status status = sgldsl_enter(made, sgldsl_open_sandbox, NULL);
     if (status != SGL_OK) {
