@@ -242,7 +242,7 @@ static void test_places_of_loops(void **state)
     check(SGLIR_PLACED, LOOP(A, B, A, B, COPY_OF("%9", "%8", A) COPY_OF("%10", "%7", B), "%9", "%10", A, B),
           "overlaps %7 in arena+0");
     check(SGLIR_PLACED, LOOP(A, B, A, A, COPY_OF("%9", "%7", C), "%9", "%9", A, B),
-          "the region's parameter 2 overlaps %2 in arena+0");
+          "the region's parameter 2 overlaps %7 in arena+0");
     /* the next turn is written while the carry is still read */
     check(SGLIR_PLACED, LOOP(A, B, A, B, COPY_OF("%9", "%7", A) COPY_OF("%10", "%7", B), "%9", "%10", A, B),
           "overlaps %7 in arena+0");

@@ -183,6 +183,22 @@ static void extend(places *p, sglir_id id, int64_t last)
     if (root->last < last) root->last = last;
 }
 
+static bool same_place(const sglir_graph *g, sglir_id a, sglir_id b)
+{
+    const sglir_value *x = sglir_value_at(g, a), *y = sglir_value_at(g, b);
+    return x->space == y->space && x->offset == y->offset && bytes_of(g, a) == bytes_of(g, b);
+}
+
+/* Whether the region makes what it yields for the parameter where that lies. */
+static bool is_turned_in_place(const places *p, sglir_id id, int64_t i)
+{
+    const sglir_region *region = &p->g->regions.data[id];
+    if (i == 0) return false; /* the index */
+    sglir_id turn = p->lives[region->results.data[i - 1]].root;
+    const sglir_value *value = sglir_value_at(p->g, turn);
+    return value->node != SGLIR_NONE && value->region == id && same_place(p->g, turn, region->parameters.data[i]);
+}
+
 /* Turns the positions of last uses into moments. `ends` has the last moment of each node, and of the region behind. */
 static void end_lives(places *p, sglir_id id, const int64_t *uses, const int64_t *ends)
 {
@@ -197,7 +213,8 @@ static void end_lives(places *p, sglir_id id, const int64_t *uses, const int64_t
     for (int64_t i = 0; i < region->parameters.count; i++) {
         sglir_id parameter = region->parameters.data[i];
         if (uses[parameter] >= 0) extend(p, parameter, ends[uses[parameter]]);
-        p->lives[parameter].last = ends[region->nodes.count]; /* the next turn's carry is put there */
+        if (!is_turned_in_place(p, id, i)) /* else the next turn's carry is put there after the last node */
+            p->lives[parameter].last = ends[region->nodes.count];
     }
 }
 
@@ -225,12 +242,6 @@ static sgl_status live_region(places *p, sglir_id id)
 }
 
 /* ---- who may share ------------------------------------------------------------------------------------------ */
-
-static bool same_place(const sglir_graph *g, sglir_id a, sglir_id b)
-{
-    const sglir_value *x = sglir_value_at(g, a), *y = sglir_value_at(g, b);
-    return x->space == y->space && x->offset == y->offset && bytes_of(g, a) == bytes_of(g, b);
-}
 
 /* The new value of the state that the input reads; SGLIR_NONE when there is none. */
 static sglir_id update_of(const sglir_graph *g, const sglir_node *input)
@@ -261,7 +272,7 @@ static void outlive(places *p)
     }
 }
 
-/* Whether a node of the region, or of one in it, uses the value or a view of it. */
+/* Whether a node of the region, or of one in it, uses the value or a view of it, or the region yields it. */
 static bool region_uses(const places *p, sglir_id id, sglir_id root)
 {
     const sglir_region *region = &p->g->regions.data[id];
@@ -272,7 +283,27 @@ static bool region_uses(const places *p, sglir_id id, sglir_id root)
         }
         if (node->op == SGLIR_OP_SCAN && region_uses(p, node->region_first, root)) return true;
     }
+    for (int64_t i = 0; i < region->results.count; i++) {
+        if (p->lives[region->results.data[i]].root == root) return true;
+    }
     return false;
+}
+
+/* A value that a loop takes as its carry, in one place with that, and has no other use for, is handed over before the
+ * first turn. */
+static void hand_over(places *p)
+{
+    const sglir_graph *g = p->g;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        for (uint32_t i = 0; node->op == SGLIR_OP_SCAN && i < node->arg_count; i++) {
+            sglir_id root = p->lives[sglir_arg(g, node, i)].root;
+            sglir_id parameter = g->regions.data[node->region_first].parameters.data[i + 1];
+            if (same_place(g, root, parameter) && p->lives[root].last <= p->lives[node->out_first + i].first &&
+                !region_uses(p, node->region_first, root))
+                p->lives[root].last = p->lives[parameter].first;
+        }
+    }
 }
 
 typedef enum carry_part { NOT_OF_CARRY, ARGUMENT, PARAMETER, TURN, RESULT } carry_part;
@@ -398,6 +429,7 @@ sgl_status sglir_verify_places(const sglir_graph *g)
     p.lives = sglcore_alloc_zero(g->env, bytes);
     sgl_status status = p.lives == NULL && bytes > 0 ? SGL_OUT_OF_MEMORY : live_region(&p, 0);
     if (status == SGL_OK) outlive(&p);
+    if (status == SGL_OK) hand_over(&p);
     if (status == SGL_OK) status = sweep(&p);
     sglcore_vec_free(g->env, &p.spans);
     sglcore_vec_free(g->env, &p.active);

@@ -152,24 +152,6 @@ static bool writes_over(sglpass_sharing *s, sglir_id id, sglir_id old, uint32_t 
     return true; /* it does not read it at all */
 }
 
-/* What a turn yields, made at once in the carry's place. A loop within is left to a copy: its carry would live there
- * from its first turn on. */
-static void join_turn(sglpass_sharing *s, const sglir_node *scan, uint32_t i)
-{
-    const sglir_region *body = &s->g->regions.data[scan->region_first];
-    sglir_id parameter = body->parameters.data[i + 1], turn = body->results.data[i], root = s->views[turn].root;
-    const sglir_value *value = sglir_value_at(s->g, root);
-    if (value->region != scan->region_first || value->node == SGLIR_NONE || !is_whole(s, turn)) return;
-    sglir_id maker = value->node;
-    if (node_at(s, maker)->op == SGLIR_OP_SCAN || node_at(s, maker)->op == SGLIR_OP_CONSTANT) return;
-    const sglpass_group *group = group_of(s, root);
-    if (group->space != SGLIR_SPACE_ARENA || group->first < s->begins[maker] || sglpass_head(s, root) != root) return;
-    int64_t last_read = s->groups[parameter].last_read;
-    if (last_read > s->begins[maker]) return;
-    if (last_read == s->begins[maker] && !writes_over(s, maker, parameter, value->index)) return;
-    join(s, parameter, root);
-}
-
 static bool region_uses(const sglpass_sharing *s, sglir_id id, sglir_id root)
 {
     const sglir_region *region = &s->g->regions.data[id];
@@ -196,27 +178,29 @@ static bool hands_over(const sglpass_sharing *s, sglir_id scan, uint32_t i, sgli
     return is_whole(s, sglir_arg(s->g, node, i)) && !region_uses(s, node->region_first, root);
 }
 
-/* The first carry, made at once in the loop's place. */
+/* The first carry, made at once in the loop's place. Where the loop's place is that of a state or of a loop around, the
+ * chain to that has decided. */
 static void join_first(sglpass_sharing *s, sglir_id scan, uint32_t i)
 {
     const sglir_node *node = node_at(s, scan);
     sglir_id root = s->views[sglir_arg(s->g, node, i)].root,
              parameter = s->g->regions.data[node->region_first].parameters.data[i + 1];
-    const sglpass_group *group = group_of(s, root), *loop = group_of(s, parameter);
+    const sglpass_group *group = group_of(s, root);
     if (group->space != SGLIR_SPACE_ARENA || group->last != s->ends[scan]) return;
-    if (loop->space == SGLIR_SPACE_STATE || sglir_value_at(s->g, root)->region != node->region) return;
+    if (sglpass_head(s, parameter) != parameter || sglir_value_at(s->g, root)->region != node->region) return;
     if (sglpass_head(s, root) != sglpass_head(s, parameter) && hands_over(s, scan, i, root)) join(s, parameter, root);
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------- */
+/* ---- new values over old ones -------------------------------------------------------------------------------- */
 
 enum { DEEPEST_CHAIN = 16, MOST_LOOKED_AT = 256 };
 
-/* A way from a new state back to a value before which all reads of the old one are over: each value of it is written
- * over the next. */
+/* A way from a new value (of a state, of a carry) back to the node that reads the old one last: each value of it is
+ * written over the next. */
 typedef struct chain {
     sglpass_sharing *s;
-    sglir_id state;
+    sglir_id old;     /* the input, or the loop's parameter */
+    sglir_id region;  /* in which both stand */
     sglir_id *values; /* room for one per node */
     int64_t count;
     int budget; /* of steps through kernels, which have many arguments */
@@ -228,61 +212,58 @@ static bool hands_on(const sglir_node *node)
     return node->op == SGLIR_OP_DYNAMIC_UPDATE || node->op == SGLIR_OP_SCAN;
 }
 
-/* One step from result `index` of the node. True: the node reads the old state last and may write over it. Else *next is
+/* One step from result `index` of the node. True: the node reads the old value last and may write over it. Else *next is
  * the value that a node which hands on writes over, or SGLIR_NONE. */
 static bool step_back(chain *c, sglir_id id, uint32_t index, sglir_id *next)
 {
     sglpass_sharing *s = c->s;
     const sglir_node *node = node_at(s, id);
-    int64_t last_read = s->groups[c->state].last_read;
+    int64_t last_read = s->groups[c->old].last_read;
     *next = SGLIR_NONE;
-    if (!hands_on(node)) return last_read == s->begins[id] && writes_over(s, id, c->state, index);
+    if (!hands_on(node)) return last_read == s->begins[id] && writes_over(s, id, c->old, index);
     bool scan = node->op == SGLIR_OP_SCAN;
     uint32_t arg = scan ? index : 0;
     sglir_id root = s->views[sglir_arg(s->g, node, arg)].root;
     bool bears = scan ? hands_over(s, id, arg, root) : sglpass_takes_place(s->g, s->views, id, arg, index, s->scratch);
     if (!bears || !is_whole(s, sglir_arg(s->g, node, arg))) return false;
-    if (root == c->state) return last_read == s->ends[id];
+    if (root == c->old) return last_read == s->ends[id];
     if (group_of(s, root)->last == s->ends[id]) *next = root;
     return false;
 }
 
+/* Values of the region that nothing holds: no state, fetch or constant, and no carry of the loop around them. A loop in a
+ * loop has its carries apart from those around it. */
 static bool may_join(const chain *c, sglir_id value)
 {
-    const sglir_value *made = sglir_value_at(c->s->g, value);
-    return made->node != SGLIR_NONE && made->region == 0 && group_of(c->s, value)->space == SGLIR_SPACE_ARENA;
+    const sglpass_sharing *s = c->s;
+    const sglir_value *made = sglir_value_at(s->g, value), *head = sglir_value_at(s->g, sglpass_head(s, value));
+    if (made->node == SGLIR_NONE || made->region != c->region) return false;
+    if (c->region != 0 && (node_at(s, made->node)->op == SGLIR_OP_SCAN || head->node == SGLIR_NONE)) return false;
+    return s->groups[sglpass_head(s, value)].space == SGLIR_SPACE_ARENA;
 }
 
 static bool made_after_reads(const chain *c, sglir_id value)
 {
-    return c->s->groups[c->state].last_read < c->s->begins[sglir_value_at(c->s->g, value)->node];
+    return c->s->groups[c->old].last_read < c->s->begins[sglir_value_at(c->s->g, value)->node];
 }
 
-/* Along what is handed on, up to the old state or, where that is not reached, to the first value made after its reads;
- * else through the arguments of the kernel at which it ended. */
-static bool chain_back(chain *c, sglir_id value, int depth)
+/* Whether the old value is reached, along what is handed on and through the arguments of kernels. */
+static bool reaches(chain *c, sglir_id value, int depth)
 {
     sglpass_sharing *s = c->s;
     int64_t before = c->count;
     for (sglir_id at = value, next; at != SGLIR_NONE && may_join(c, at); at = next) {
         const sglir_value *made = sglir_value_at(s->g, at);
+        const sglir_node *node = node_at(s, made->node);
         c->values[c->count++] = at;
         if (step_back(c, made->node, made->index, &next)) return true;
-    }
-    for (int64_t i = c->count; i > before; i--) {
-        if (!made_after_reads(c, c->values[i - 1])) continue;
-        c->count = i;
-        return true;
-    }
-    if (c->count > before && depth < DEEPEST_CHAIN) {
-        const sglir_value *made = sglir_value_at(s->g, c->values[c->count - 1]);
-        const sglir_node *node = node_at(s, made->node);
-        for (uint32_t i = 0; !hands_on(node) && i < node->arg_count && c->budget > 0; i++) {
+        bool kernel = !hands_on(node) && made_after_reads(c, at) && depth < DEEPEST_CHAIN;
+        for (uint32_t i = 0; kernel && i < node->arg_count && c->budget > 0; i++) {
             sglir_id arg = sglir_arg(s->g, node, i), root = s->views[arg].root;
-            if (root == c->state || !is_whole(s, arg) || group_of(s, root)->last != s->begins[made->node]) continue;
+            if (!is_whole(s, arg) || group_of(s, root)->last != s->begins[made->node]) continue;
             c->budget--;
             if (sglpass_takes_place(s->g, s->views, made->node, i, made->index, s->scratch) &&
-                chain_back(c, root, depth + 1))
+                reaches(c, root, depth + 1))
                 return true;
         }
     }
@@ -290,12 +271,31 @@ static bool chain_back(chain *c, sglir_id value, int depth)
     return false;
 }
 
-/* The new value of a state, made in the state's place; where that is not possible freeze copies it there at the end. */
-static void join_state(sglpass_sharing *s, sglir_id state, sglir_id update, sglir_id *room)
+/* Whether the new value is made after the reads of the old one; then with all that it is handed on from since. */
+static bool follows(chain *c, sglir_id value)
 {
-    chain c = { .s = s, .state = state, .values = room, .budget = MOST_LOOKED_AT };
-    if (s->views[update].root == state || !is_whole(s, update) || !chain_back(&c, s->views[update].root, 0)) return;
-    for (int64_t i = 0; i < c.count; i++) join(s, state, c.values[i]);
+    for (sglir_id at = value, next; at != SGLIR_NONE && may_join(c, at) && made_after_reads(c, at); at = next) {
+        const sglir_value *made = sglir_value_at(c->s->g, at);
+        c->values[c->count++] = at;
+        step_back(c, made->node, made->index, &next);
+    }
+    return c->count > 0;
+}
+
+/* The new value, made in the old one's place; where that is not possible freeze copies it there at the end. */
+static void join_new(sglpass_sharing *s, sglir_id region, sglir_id old, sglir_id value)
+{
+    chain c = { .s = s, .old = old, .region = region, .values = s->chain, .budget = MOST_LOOKED_AT };
+    sglir_id root = s->views[value].root;
+    if (root == old || !is_whole(s, value) || (!reaches(&c, root, 0) && !follows(&c, root))) return;
+    for (int64_t i = 0; i < c.count; i++) join(s, old, c.values[i]);
+}
+
+static void join_turns(sglpass_sharing *s, const sglir_node *scan)
+{
+    const sglir_region *body = &s->g->regions.data[scan->region_first];
+    for (uint32_t i = 0; i < scan->arg_count; i++)
+        join_new(s, scan->region_first, body->parameters.data[i + 1], body->results.data[i]);
 }
 
 static void join_states(sglpass_sharing *s)
@@ -305,7 +305,7 @@ static void join_states(sglpass_sharing *s)
         const sglir_output *output = &g->outputs.data[i];
         if (output->role != SGLIR_UPDATE) continue;
         sglir_id state = sglir_input_find(g, sglcore_string(g->strings, output->name));
-        if (state != SGLIR_NONE) join_state(s, state, output->value, s->chain);
+        if (state != SGLIR_NONE) join_new(s, 0, state, output->value);
     }
 }
 
@@ -360,7 +360,7 @@ static void share(sglpass_sharing *s)
         if (node->op != SGLIR_OP_SCAN) continue;
         const sglir_region *body = &g->regions.data[node->region_first];
         for (uint32_t i = 0; i < node->arg_count; i++) join(s, body->parameters.data[i + 1], node->out_first + i);
-        for (uint32_t i = 0; i < node->arg_count; i++) join_turn(s, node, i);
+        join_turns(s, node);
     }
     join_states(s);
     for (int64_t n = 0; n < g->nodes.count; n++) {

@@ -327,7 +327,9 @@ static sgl_status find_forms(sglpass_micro *m)
     const sglir_graph *g = m->from;
     const sglir_region *top = &g->regions.data[0];
     for (int64_t v = 0; v < g->values.count; v++)
-        m->values[v] = (sglpass_micro_value){ .dim = -1, .whole_at = SGLPASS_NO_LEVEL, .gathered_in = -1 };
+        m->values[v] = (sglpass_micro_value){
+            .dim = -1, .whole_at = SGLPASS_NO_LEVEL, .gathered_in = -1, .paid_into = SGLIR_NONE
+        };
     for (int64_t i = 0; i < top->nodes.count; i++) {
         sglir_id id = top->nodes.data[i];
         if (m->nodes[id].live) SGLCORE_TRY(find_form(m, id));

@@ -27,6 +27,7 @@ typedef struct sglpass_micro_value {
     uint64_t local_in;              /* bit per loop in which it is needed local */
     uint64_t sliced_in;             /* of these: taken there from the whole value */
     int32_t gathered_in;            /* loop from which its whole value comes, -1: from none */
+    sglir_id paid_into;             /* of one term of a sum: the value to whose carry it is added; SGLIR_NONE: none */
     uint32_t whole_uses, local_uses;
 } sglpass_micro_value;
 
@@ -44,6 +45,7 @@ typedef struct sglpass_micro_node {
     uint32_t use_first, use_count; /* arguments; of a node with regions also what these use from around */
     int32_t level;                 /* of its whole results, SGLPASS_NO_LEVEL: not needed so */
     uint64_t loops;                /* bit per loop in which it stands */
+    bool dissolved;                /* a sum whose terms go into its carry one by one */
 } sglpass_micro_node;
 
 typedef struct sglpass_micro {

@@ -136,11 +136,12 @@ static void check_result(emitter *e, sglir_id node, sglir_id made, int dim)
 static void gather(emitter *e, sglir_id value)
 {
     const sglpass_micro_value *v = &e->m->values[value];
-    if (v->gathered_in != e->loop || e->to->status != SGL_OK) return;
+    sglir_id target = v->paid_into != SGLIR_NONE ? v->paid_into : value;
+    if (e->m->values[target].gathered_in != e->loop || e->to->status != SGL_OK) return;
     set_origin(e, value);
-    sglir_id args[] = { e->carry[value], e->local[value], SGLIR_NONE };
+    sglir_id args[] = { e->carry[target], e->local[value], SGLIR_NONE };
     if (v->form == SGLPASS_PARTIAL) {
-        e->carry[value] = sglir_emit(e->to, SGLIR_OP_ACCUMULATE, args, 2, NULL, 0, NULL);
+        e->carry[target] = sglir_emit(e->to, SGLIR_OP_ACCUMULATE, args, 2, NULL, 0, NULL);
         return;
     }
     const sglir_named axis = SGLIR_I("axis", v->dim);
@@ -183,7 +184,7 @@ static sgl_status emit_body(emitter *e)
     for (int64_t i = 0; i < top->nodes.count; i++) {
         sglir_id id = top->nodes.data[i];
         const sglpass_micro_node *at = &m->nodes[id];
-        if (!at->live || !(at->loops >> e->loop & 1)) continue;
+        if (!at->live || at->dissolved || !(at->loops >> e->loop & 1)) continue;
         if (at->looped) {
             SGLCORE_TRY(emit_local(e, id, sglpass_micro_uses(m, id)));
         } else {

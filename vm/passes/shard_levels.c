@@ -142,6 +142,36 @@ static void place_whole(sglpass_micro *m, sglir_id id)
         need_whole(&m->values[m->uses.data[at->use_first + i].value], at->level);
 }
 
+/* ---- sums of sums -------------------------------------------------------------------------------------------- */
+
+/* A value of one loop that nothing but one node there uses. */
+static bool is_term(const sglpass_micro *m, const sglpass_micro_use *use, uint64_t loops)
+{
+    const sglpass_micro_value *value = &m->values[use->value];
+    return use->mode == SGLPASS_USE_LOCAL && value->form == SGLPASS_PARTIAL && value->local_uses == 1 &&
+           value->whole_uses == 0 && value->local_in == loops;
+}
+
+/* The gradients of a parameter that is used twice are added. Each goes into the carry when it is made, instead of
+ * waiting for the other. */
+static void dissolve_sum(sglpass_micro *m, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(m->from, id);
+    sglpass_micro_node *at = &m->nodes[id];
+    const sglpass_micro_use *uses = sglpass_micro_uses(m, id);
+    sglir_id target = node->out_first;
+    const sglpass_micro_value *sum = &m->values[target];
+    if (!at->looped || node->op != SGLIR_OP_ADD || sum->form != SGLPASS_PARTIAL) return;
+    if (sum->paid_into != SGLIR_NONE) {
+        target = sum->paid_into;
+    } else if (sum->local_in != 0 || sum->gathered_in < 0) {
+        return;
+    }
+    if (!is_term(m, &uses[0], at->loops) || !is_term(m, &uses[1], at->loops)) return;
+    at->dissolved = true;
+    for (int i = 0; i < 2; i++) m->values[uses[i].value].paid_into = target;
+}
+
 /* ---- the call ------------------------------------------------------------------------------------------------ */
 
 static sgl_status count_loops(sglpass_micro *m)
@@ -175,5 +205,6 @@ sgl_status sglpass_micro_levels(sglpass_micro *m)
         else
             place_whole(m, id);
     }
+    for (int64_t i = top->nodes.count - 1; i >= 0; i--) dissolve_sum(m, top->nodes.data[i]);
     return SGL_OK;
 }
