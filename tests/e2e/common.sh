@@ -90,9 +90,9 @@ tree() { (cd "$1" && find . | LC_ALL=C sort | while read -r path; do [ -d "$path
 # log NAME LOG STEP: the number of that name at that step.
 log() { lua5.4 "$ROOT/tests/e2e/log.lua" get "$2" "$1" "$3"; }
 
-# until_true COMMAND...: waits until it succeeds, half a minute at most.
+# until_true COMMAND...: waits until it succeeds, two minutes at most.
 until_true() {
-    for _ in $(seq 1 600); do
+    for _ in $(seq 1 2400); do
         "$@" && return 0
         sleep 0.05
     done
