@@ -1,8 +1,8 @@
--- damage.lua -- makes a good file bad, in one way at a time, so that a test can see what is said of it.
--- In: `flip FILE OFFSET` turns one bit (an offset below 0 counts from the end); `cut FILE BYTES` leaves that many; `rename
--- FILE OLD NEW` puts NEW in place of the text OLD, once, keeping the safetensors header's length by its closing blanks or
--- by an equal length; `header FILE OLD NEW` does so with a header of another length; `u16|u32|llmc FILE COUNT [AT VALUE]`
--- writes a file of COUNT tokens, one of which may have VALUE. Out: the file, changed.
+-- damage.lua -- makes a good file bad, in one way at a time, so that a test can see what is said of it. In: `flip
+-- FILE OFFSET` turns one bit (an offset below 0 counts from the end); `cut FILE BYTES` leaves that many; `rename
+-- FILE OLD NEW` puts NEW in place of the text OLD, once, keeping the safetensors header's length by its closing
+-- blanks or by an equal length; `header FILE OLD NEW` does so with a header of another length; `u16|u32|llmc FILE
+-- COUNT [AT VALUE]` writes a file of COUNT tokens, one of which may have VALUE. Out: the file, changed.
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -57,8 +57,14 @@ function ways.header(path, old, new)
   write(path, string.pack("<I8", #header) .. header .. data:sub(9 + length))
 end
 
-function ways.u16(path, count, at, value) write(path, tokens(count, math.tointeger(at), math.tointeger(value), "<I2")) end
-function ways.u32(path, count, at, value) write(path, tokens(count, math.tointeger(at), math.tointeger(value), "<I4")) end
+function ways.u16(path, count, at, value)
+  write(path, tokens(count, math.tointeger(at), math.tointeger(value), "<I2"))
+end
+
+function ways.u32(path, count, at, value)
+  write(path, tokens(count, math.tointeger(at), math.tointeger(value), "<I4"))
+end
+
 function ways.llmc(path, count, at, value)
   local header = string.pack("<i4i4i4", 20240520, 1, count) .. ("\0"):rep(253 * 4)
   write(path, header .. tokens(count, math.tointeger(at), math.tointeger(value), "<I2"))

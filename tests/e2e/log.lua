@@ -1,6 +1,6 @@
--- log.lua -- reads the JSON lines that `sgl train --log` writes, strictly: one flat object a line, no key twice, numbers as
--- JSON has them. In: `get FILE KEY STEP` prints a number; `check FILE KEY...` demands the keys in every line of a step and
--- the steps to be 1, 2, 3 ... Out: status 0, or a message and status 1.
+-- log.lua -- reads the JSON lines that `sgl train --log` writes, strictly: one flat object a line, no key twice,
+-- numbers as JSON has them. In: `get FILE KEY STEP` prints a number; `check FILE KEY...` demands the keys in every
+-- line of a step and the steps to be 1, 2, 3 ... Out: status 0, or a message and status 1.
 
 local function refuse(path, number, what)
   io.stderr:write(("%s:%d: %s\n"):format(path, number, what))

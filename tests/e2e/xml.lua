@@ -1,5 +1,6 @@
--- xml.lua -- is a file well-formed XML? Elements nested and closed, attributes quoted and not twice, no bare '<' or '&'.
--- In: a file; optionally the name of an element. Out: how many of these elements there are, status 0; or what is wrong, 1.
+-- xml.lua -- is a file well-formed XML? Elements nested and closed, attributes quoted and not twice, no bare '<'
+-- or '&'. In: a file; optionally the name of an element. Out: how many of these elements there are, status 0; or
+-- what is wrong, 1.
 
 local path, counted = arg[1], arg[2]
 local text = assert(io.open(path, "rb")):read "a"
