@@ -1,7 +1,7 @@
 -- A small Llama that learns a text, byte by byte.
 --   sgl train examples/llama.lua --data FILE                          a minute on two cores
 --   sgl train examples/llama.lua --data FILE --set dim=384 --set layers=6
---   sgl generate llama --prompt "In the beginning"
+--   sgl generate llama.run --prompt "In the beginning"
 
 local sgl = require "sgl"
 local nn, optim, data = sgl.nn, sgl.optim, sgl.data

@@ -1,8 +1,8 @@
--- damage.lua -- makes a good file bad, in one way at a time, so that a test can see what is said of it. In: `flip
--- FILE OFFSET` turns one bit (an offset below 0 counts from the end); `cut FILE BYTES` leaves that many; `rename
--- FILE OLD NEW` puts NEW in place of the text OLD, once, keeping the safetensors header's length by its closing
--- blanks or by an equal length; `header FILE OLD NEW` does so with a header of another length; `u16|u32|llmc FILE
--- COUNT [AT VALUE]` writes a file of COUNT tokens, one of which may have VALUE. Out: the file, changed.
+-- damage.lua -- makes a good file bad, in one way at a time, so that a test can see what is said of it.
+-- In: `flip FILE OFFSET` turns one bit (an offset below 0 counts from the end); `cut FILE BYTES` leaves that many;
+-- `rename FILE OLD NEW` puts NEW in place of OLD, a text of the same length; `header FILE OLD NEW` does so in a
+-- safetensors header, whose length may change; `u16|u32|llmc FILE COUNT [AT VALUE]` writes a file of COUNT tokens, one
+-- of which has VALUE. Out: the file, changed.
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
