@@ -194,6 +194,7 @@ static void make_product(maker *m)
     if (x.rank == 0 || y.rank == 0 || x.rank + y.rank > 5) return;
     int64_t of_x = below(m, x.rank), of_y = below(m, y.rank);
     if (x.dims[of_x] != y.dims[of_y]) return;
+    if (sglir_elements(&x) * sglir_elements(&y) > 1000000) return; /* a large result would be computed, kept or not */
     keep(m, sglir_unary(m->g, SGLIR_OP_TANH, sglir_dot(m->g, a, b, 0, NULL, NULL, 1, &of_x, &of_y)));
 }
 
@@ -377,8 +378,15 @@ static void check_results(const session *s, const interp *oracle, double allowed
 static void run_program(sglcore_env *env, const sglexec_program *program, const interp *oracle, double allowed,
                         uint64_t seed)
 {
-    size_t bytes = (size_t)(program->space_bytes[SGLIR_SPACE_IO] + program->space_bytes[SGLIR_SPACE_STATE] +
-                            program->space_bytes[SGLIR_SPACE_ARENA]);
+    size_t bytes = 0;
+    for (int64_t i = 0; i < program->fetches.count + program->states.count; i++) {
+        const sglexec_operand *o = i < program->fetches.count
+                                       ? &program->fetches.data[i].operand
+                                       : &program->states.data[i - program->fetches.count].operand;
+        int64_t count = 1;
+        for (int d = 0; d < o->rank; d++) count *= o->dims[d];
+        bytes += (size_t)(count * sglcore_dtype_bits((sgl_dtype)o->dtype) / 8);
+    }
     char *first = malloc(bytes + 1);
     for (int v = 0; sglcpu_isa_at(v) != NULL; v++) {
         const char *isa = sglcpu_isa_at(v)->name;
