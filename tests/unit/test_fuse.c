@@ -7,6 +7,7 @@
  * ctest: timeout 300 */
 #include "fault.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -370,6 +371,81 @@ static void test_random_graphs(void **state)
     assert_int_equal(env.bytes_in_use, 0);
 }
 
+/* ---- what is written down ------------------------------------------------------------------------------------- */
+
+static char *read_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) fail_msg("%s cannot be read", path);
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(text);
+    size_t count = fread(text, 1, (1 << 20) - 1, file);
+    fclose(file);
+    assert_true(count > 0);
+    return text;
+}
+
+/* The graphs that the text cases expect of fuse: their kernels too do what their regions say. */
+static void test_kernels_of_text_cases(void **state)
+{
+    (void)state;
+    const char *root = getenv("ROOT");
+    if (root == NULL) fail_msg("ROOT, the repository, is not set; ctest sets it");
+    char pattern[1024];
+    snprintf(pattern, sizeof pattern, "%s/tests/ir/fuse_*.txt", root);
+    glob_t found;
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    int kernels = 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char *text = read_file(found.gl_pathv[i]), *expected = strstr(text, "== expect\n");
+        sglir_graph *g = NULL;
+        ir_message message = { .text = "" };
+        int count;
+        if (expected == NULL) fail_msg("%s expects nothing", found.gl_pathv[i]);
+        expected = strchr(expected, '\n') + 1;
+        if (sglir_parse(&env, "case", expected, strlen(expected), &g) != SGL_OK) fail_msg("%s", env.message);
+        if (!kernel_exec_graph(&env, g, 3, &count, &message)) fail_msg("%s: %s", found.gl_pathv[i], message.text);
+        kernels += count;
+        sglir_graph_free(g);
+        free(text);
+    }
+    assert_true(kernels > 40);
+    globfree(&found);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+/* A view that is stored as it is, and used by a sum whose kernel runs in another order: the two are kernels apart, since
+ * in a region nobody could see that the two views of x run together. */
+static void test_stored_view_used_turned(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"g\" {\n"
+                               "  %0 = input() {role=2, name=\"x\", dtype=f64, dims=[4,6,3]}\n"
+                               "  %1 = transpose(%0) {order=[2,0,1]}\n"
+                               "  %2 = mul(%1, %1)\n"
+                               "  %3 = reduce_sum(%2) {axes=[1]}\n"
+                               "  fetch \"view\" %1\n"
+                               "  fetch \"sum\" %3\n"
+                               "}\n";
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglplan plan;
+    sglplan_init(&plan);
+    sglpass_context context = { .env = &env, .plan = &plan, .graph_name = "g" };
+    sglir_graph *g = NULL, *fused = NULL;
+    ir_message message = { .text = "" };
+    int kernels;
+    assert_int_equal(sglir_parse(&env, "g", text, strlen(text), &g), SGL_OK);
+    if (sglpass_fuse(&context, g, &fused) != SGL_OK) fail_msg("%s", env.message);
+    if (!kernel_exec_graph(&env, fused, 3, &kernels, &message)) fail_msg("%s", message.text);
+    assert_int_equal(kernels, 2);
+    sglir_graph_free(g);
+    sglir_graph_free(fused);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
 /* ---- without memory ------------------------------------------------------------------------------------------- */
 
 static sgl_status fuse_whole(sglcore_env *env, void *context)
@@ -408,6 +484,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_graphs),
+        cmocka_unit_test(test_kernels_of_text_cases),
+        cmocka_unit_test(test_stored_view_used_turned),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
