@@ -3,7 +3,7 @@
  * Comes in: a VM. Goes out: a state with the sandbox in it, and sgldsl_enter. Lua's memory is the host's (sgl_realloc) and
  * is counted; a hook counts instructions and looks at the CPU clock.
  * Odd invariant: a hook that raises leaves hooks switched off until a pcall catches the error. Nothing may run Lua code in
- * between: that is why scripts get no message handlers (sandbox.c) and no finalizers. */
+ * between: that is why scripts get no message handlers (coroutine.c) and no finalizers (sandbox.c). */
 #include <string.h>
 #include <time.h>
 
