@@ -172,6 +172,12 @@ bool sglpass_fuse_analyse(fuse *f, const sglir_id *members, uint32_t count)
 bool sglpass_fuse_turn(const fuse *f, const sglir_domain_value *value, int64_t order[SGL_MAX_RANK])
 {
     int rank = sglir_type_of(f->g, value->value)->rank, keys[SGL_MAX_RANK] = { 0 }, last[SGL_MAX_RANK] = { 0 };
+    int all[SGLIR_DOMAIN_AXES], all_count = sglir_domain_order(&f->domain, value, -1, all), rising = 1;
+    while (rising < all_count && all[rising] > all[rising - 1]) rising++;
+    if (rising >= all_count) { /* the common case */
+        for (int dim = 0; dim < rank; dim++) order[dim] = dim;
+        return true;
+    }
     for (int dim = 0; dim < rank; dim++) {
         int axes[SGLIR_DOMAIN_AXES], count = sglir_domain_order(&f->domain, value, dim, axes);
         for (int i = 1; i < count; i++) {

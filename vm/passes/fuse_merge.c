@@ -9,12 +9,13 @@ enum {
     MOST_MEMBERS = 128,
     MOST_SINGLES = 4,         /* nodes of a scalar computation that may go into a larger kernel */
     LEAST_SHARED_BYTES = 256, /* of a value, before its readers are merged for its sake */
-    LONGEST_SEARCH = 1000,    /* clusters looked at for a cycle */
+    LONGEST_SEARCH = 100,     /* clusters looked at for a cycle */
     MOST_SIBLINGS = 256       /* readers of one value that are looked at for that */
 };
 
 typedef struct candidate {
     double gain;
+    uint32_t size; /* of equal gains the smaller merge comes first, so that clusters grow evenly */
     uint32_t a, b, a_version, b_version;
 } candidate;
 
@@ -32,6 +33,7 @@ static fuse_cluster *cluster_at(merger *m, uint32_t id) { return &m->f->clusters
 static bool before(const candidate *x, const candidate *y)
 {
     if (x->gain != y->gain) return x->gain > y->gain;
+    if (x->size != y->size) return x->size < y->size;
     if (x->a != y->a) return x->a < y->a;
     return x->b < y->b;
 }
@@ -102,6 +104,17 @@ static double saved_by_sharing(merger *m, uint32_t a, uint32_t b)
     return bytes;
 }
 
+/* Whether the cluster pays into a carry of micro-batches. */
+static bool accumulates(merger *m, uint32_t id)
+{
+    const fuse_cluster *c = cluster_at(m, id);
+    for (uint32_t i = 0; i < c->member_count; i++) {
+        if (sglir_node_at(m->f->g, c->members[i])->op == SGLIR_OP_ACCUMULATE) return true;
+    }
+    return false;
+}
+
+/* Two that pay into carries stay apart: together the first gradient would wait, whole, for the second. */
 static void propose(merger *m, uint32_t a, uint32_t b)
 {
     if (a > b) {
@@ -111,8 +124,9 @@ static void propose(merger *m, uint32_t a, uint32_t b)
     }
     const fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
     if (x->region != y->region || x->member_count + y->member_count > MOST_MEMBERS) return;
+    if (accumulates(m, a) && accumulates(m, b)) return;
     double gain = saved_between(m, a, b) + saved_between(m, b, a) + saved_by_sharing(m, a, b);
-    push(m, (candidate){ gain, a, b, x->version, y->version });
+    push(m, (candidate){ gain, x->member_count + y->member_count, a, b, x->version, y->version });
 }
 
 /* ---- neighbours ----------------------------------------------------------------------------------------------- */
@@ -129,8 +143,8 @@ static void note(merger *m, uint32_t self, uint32_t other, uint32_t stamp)
 static void note_siblings(merger *m, uint32_t self, const fuse_read *read, uint32_t stamp)
 {
     fuse *f = m->f;
-    if (read->bytes < LEAST_SHARED_BYTES || !sglpass_fuse_readers(f, read->value)) return;
-    if (f->neighbours.count > MOST_SIBLINGS) return;
+    if (read->bytes < LEAST_SHARED_BYTES || f->value[read->value].users.count > MOST_SIBLINGS) return;
+    if (!sglpass_fuse_readers(f, read->value)) return;
     for (int64_t i = 0; i < f->neighbours.count; i++) {
         if (f->neighbours.data[i] != self) continue;
         if (i > 0) note(m, self, f->neighbours.data[i - 1], stamp);
@@ -281,7 +295,7 @@ static void merge_singles(merger *m)
     for (uint32_t i = 0; i < f->clusters.count && f->status == SGL_OK; i++) {
         if (sglpass_fuse_find(f, i) != i || cluster_at(m, i)->member_count == 0 || !cluster_at(m, i)->single) continue;
         if (before_it != SGLIR_NONE && cluster_at(m, before_it)->region == cluster_at(m, i)->region) {
-            candidate both = { 0, before_it, i, cluster_at(m, before_it)->version, cluster_at(m, i)->version };
+            candidate both = { 0, 0, before_it, i, cluster_at(m, before_it)->version, cluster_at(m, i)->version };
             try_merge(m, &both);
             if (sglpass_fuse_find(f, i) == before_it) continue;
         }
