@@ -92,8 +92,20 @@ static sgl_status null_peak_flops(sglexec_device *device, double *flops_per_s)
 }
 
 const sglexec_device_ops sglexec_device_null = {
-    .name = "null", .open = null_open, .close = null_close, .native = null_native, .workspace = null_workspace,
-    .alloc = null_alloc, .free = null_free, .write = null_write, .read = null_read, .copy = null_copy,
-    .prepare = null_prepare, .release = null_release, .launch = null_launch, .finish = null_finish,
-    .describe = null_describe, .peak_flops = null_peak_flops,
+    .name = "null",
+    .open = null_open,
+    .close = null_close,
+    .native = null_native,
+    .workspace = null_workspace,
+    .alloc = null_alloc,
+    .free = null_free,
+    .write = null_write,
+    .read = null_read,
+    .copy = null_copy,
+    .prepare = null_prepare,
+    .release = null_release,
+    .launch = null_launch,
+    .finish = null_finish,
+    .describe = null_describe,
+    .peak_flops = null_peak_flops,
 };

@@ -1,5 +1,6 @@
 --- sgl.config: the fields of a script that `--set key=value` may change.
---- Comes in: a table of defaults. Goes out: the table with the settings applied, each converted to the type of its default.
+--- Comes in: a table of defaults. Goes out: the table with the settings applied, each converted to the type of its
+--- default.
 --- A field that is read but was never declared is an error, so that a misspelt field is not silently nil.
 
 local core = require "sgl.core"
@@ -40,7 +41,9 @@ return function(defaults)
   for _, key in ipairs(keys) do
     local value = defaults[key]
     local kind = math.type(value) or type(value)
-    if not names[kind] then core.error(("config: %s is a %s; a field is a number, string or boolean"):format(key, kind)) end
+    if not names[kind] then
+      core.error(("config: %s is a %s; a field is a number, string or boolean"):format(key, kind))
+    end
     if settings[key] ~= nil then value = convert(key, value, settings[key]) end
     fields[key] = value
     core.declare(key, names[kind], tostring(value))

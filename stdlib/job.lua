@@ -1,5 +1,6 @@
 --- sgl.job: what a script returns, and the graphs that are traced from it.
---- Comes in: { model, loss, data, optim, plan } or { model, step, data, plan }. Goes out: a job; the C side asks it for its
+--- Comes in: { model, loss, data, optim, plan } or { model, step, data, plan }. Goes out: a job; the C side asks it
+--- for its
 --- graphs by name (trace_init, trace_train, trace_eval, trace_decode), its plan, its data and its numbers.
 --- Invariant: a graph is traced anew each time it is asked for, and nothing of one trace reaches another.
 
@@ -12,7 +13,8 @@ local optimizer = require "sgl.optim.optimizer"
 local trace = require "sgl.trace"
 
 local fields = {
-  "model", "loss", "step", "data", "optim", "plan", "steps", "eval_every", "eval_batches", "save_every", "keep", "seed", "context",
+  "model", "loss", "step", "data", "optim", "plan", "steps", "eval_every", "eval_batches", "save_every", "keep", "seed",
+  "context",
 }
 
 -- Those that `--set job.FIELD=N` may change.
@@ -37,7 +39,9 @@ local function check(given)
       core.error(("job: there is no field '%s'%s"):format(tostring(key), core.hint(tostring(key), fields)))
     end
   end
-  if not base.is_module(given.model) then core.error("job: model must be a module (nn.module and the layers make them)") end
+  if not base.is_module(given.model) then
+    core.error("job: model must be a module (nn.module and the layers make them)")
+  end
   if (given.loss == nil) == (given.step == nil) then core.error("job: give either loss and optim, or step") end
   if given.loss and getmetatable(given.optim) ~= optimizer.Optimizer then
     core.error("job: loss needs optim, such as optim.adamw { lr = 1e-3 }")
@@ -59,7 +63,9 @@ function job.new(given)
     if field and not contains(numbers, field) then
       core.error(("job: there is no number '%s'%s"):format(field, core.hint(field, numbers)))
     end
-    if field then self[field] = tonumber(text) or core.error(("job: %s must be a number, not '%s'"):format(field, text)) end
+    if field then
+      self[field] = tonumber(text) or core.error(("job: %s must be a number, not '%s'"):format(field, text))
+    end
   end
   self.plan = given.plan or make_plan()
   self.steps = self.steps or 1000
@@ -103,9 +109,10 @@ function job.trace_init(self)
       local seed = scalar "seed"
       for _, parameter in ipairs(self.parameters) do
         local tensor = parameter()
-        local value = core.scope(parameter.path, parameter.init, parameter.dims, context.dtype, seed, core.hash(parameter.path))
+        local path = parameter.path
+        local value = core.scope(path, parameter.init, parameter.dims, context.dtype, seed, core.hash(path))
         if not core.is_tensor(value) or tostring(value) ~= tostring(tensor) then
-          core.error(("init of %s gives %s, the parameter is %s"):format(parameter.path, tostring(value), tostring(tensor)))
+          core.error(("init of %s gives %s, the parameter is %s"):format(path, tostring(value), tostring(tensor)))
         end
         core.update(parameter.path, value)
       end

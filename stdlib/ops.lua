@@ -1,5 +1,6 @@
 --- Ops as functions and as methods of tensors: sgl.exp(x) and x:exp() are the same.
---- Comes in: tensors and numbers. Goes out: tensors of the graph being traced. Meanings stand in docs/ops.md; elementwise ops
+--- Comes in: tensors and numbers. Goes out: tensors of the graph being traced. Meanings stand in docs/ops.md;
+--- elementwise ops
 --- broadcast as NumPy's and promote as JAX's. Axes count from 0, negative ones from the end.
 
 local core = require "sgl.core"
@@ -9,10 +10,13 @@ local emit = core.emit
 local ops = {}
 
 local unary = {
-  "neg", "abs", "sign", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "is_finite",
+  "neg", "abs", "sign", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "sigmoid", "floor",
+  "is_finite",
   "silu", "stop_gradient", "softmax",
 }
-local binary = { "add", "sub", "mul", "div", "remainder", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal" }
+local binary = {
+  "add", "sub", "mul", "div", "remainder", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal",
+}
 for _, name in ipairs(unary) do
   ops[name] = function(x) return emit(name, { x }) end
 end
@@ -122,7 +126,8 @@ local function reduction(op)
 end
 
 --- x:sum(), x:sum(-1), x:sum({0, 1}, true): over all axes, or those given; keep leaves them with extent 1.
-ops.sum, ops.mean, ops.max, ops.min = reduction "reduce_sum", reduction "mean", reduction "reduce_max", reduction "reduce_min"
+ops.sum, ops.mean = reduction "reduce_sum", reduction "mean"
+ops.max, ops.min = reduction "reduce_max", reduction "reduce_min"
 
 ---- products, by index ----
 
@@ -134,17 +139,27 @@ function ops.linear(x, weight, bias) return emit("linear", bias and { x, weight,
 
 --- Rows of table [v, ...] at integer indices.
 function ops.gather(table, indices) return emit("gather", { table, indices }) end
-function ops.scatter_add(indices, updates, extent) return emit("scatter_add", { indices, updates }, { extent = extent }) end
-function ops.dynamic_slice(x, start, axis, size) return emit("dynamic_slice", { x, start }, { axis = axis, size = size }) end
-function ops.dynamic_update(x, update, start, axis) return emit("dynamic_update", { x, update, start }, { axis = axis }) end
+function ops.scatter_add(indices, updates, extent)
+  return emit("scatter_add", { indices, updates }, { extent = extent })
+end
+function ops.dynamic_slice(x, start, axis, size)
+  return emit("dynamic_slice", { x, start }, { axis = axis, size = size })
+end
+function ops.dynamic_update(x, update, start, axis)
+  return emit("dynamic_update", { x, update, start }, { axis = axis })
+end
 
 ---- generators ----
 
 function ops.constant(value, dtype) return core.constant(value, dtype or "f32") end
 function ops.zeros(dims, dtype) return emit("broadcast", { core.constant(0, dtype or "f32") }, { dims = dims }) end
 function ops.ones(dims, dtype) return emit("broadcast", { core.constant(1, dtype or "f32") }, { dims = dims }) end
-function ops.iota(dims, axis, dtype) return emit("iota", {}, { axis = axis or 0, dims = dims, dtype = dtype or "i64" }) end
-function ops.segments(counts, values, dtype) return emit("segments", {}, { counts = counts, values = values, dtype = dtype or "f32" }) end
+function ops.iota(dims, axis, dtype)
+  return emit("iota", {}, { axis = axis or 0, dims = dims, dtype = dtype or "i64" })
+end
+function ops.segments(counts, values, dtype)
+  return emit("segments", {}, { counts = counts, values = values, dtype = dtype or "f32" })
+end
 
 --- Uniform in [0, 1) and normal numbers; seed, step, offset i64 [], id an integer (docs/ops.md: random_uniform).
 function ops.random_uniform(seed, step, offset, id, dims, dtype)
@@ -167,7 +182,9 @@ function ops.attention(q, k, v, offset, options)
 end
 
 --- Loss in nats of each target; the targets that equal `ignore` give 0.
-function ops.cross_entropy(logits, targets, ignore) return emit("cross_entropy", { logits, targets }, { ignore = ignore or -1 }) end
+function ops.cross_entropy(logits, targets, ignore)
+  return emit("cross_entropy", { logits, targets }, { ignore = ignore or -1 })
+end
 function ops.linear_cross_entropy(x, weight, targets, ignore)
   return emit("linear_cross_entropy", { x, weight, targets }, { ignore = ignore or -1 })
 end

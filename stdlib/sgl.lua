@@ -1,5 +1,6 @@
 --- sgl: what `require "sgl"` gives a script.
---- Comes in: nothing. Goes out: one table with every op (`sgl.exp(x)`, also `x:exp()`), the libraries `nn`, `optim`, `data`,
+--- Comes in: nothing. Goes out: one table with every op (`sgl.exp(x)`, also `x:exp()`), the libraries `nn`, `optim`,
+--- `data`,
 --- `models`, loaded when first used, and `config`, `plan`, `job`, `grad`, `log`.
 --- Axes and slices count from 0 and slices leave out their end, as in PyTorch; Lua lists count from 1, as in Lua.
 

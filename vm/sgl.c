@@ -8,22 +8,6 @@
 #include "core/knob.h"
 #include "session/session.h"
 
-/* ---- lists of what a VM owns ---------------------------------------------------------------------------------- */
-
-void sglsession_link_in(sglsession_link **list, sglsession_link *link)
-{
-    link->next = *list;
-    link->at = list;
-    if (*list) (*list)->at = &link->next;
-    *list = link;
-}
-
-void sglsession_link_out(sglsession_link *link)
-{
-    *link->at = link->next;
-    if (link->next) link->next->at = link->at;
-}
-
 /* ---- VM ------------------------------------------------------------------------------------------------------- */
 
 sgl_status sgl_open(const sgl_config *config, sgl_vm **vm)

@@ -31,20 +31,20 @@ extern "C" {
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
 /* The one table of status codes: enum suffix, value, what it means. */
-#define SGL_STATUS_MAP(X)                                                                                             \
-    X(OK, 0, "success")                                                                                               \
-    X(OUT_OF_MEMORY, 1, "an allocation failed")                                                                       \
-    X(INVALID_ARGUMENT, 2, "an argument of a call is out of its range")                                               \
-    X(TYPE, 3, "shapes or dtypes of a graph do not fit")                                                              \
-    X(NOT_FOUND, 4, "a name is not there")                                                                            \
-    X(IO, 5, "a file operation failed")                                                                               \
-    X(CORRUPT, 6, "a file's content is not what it must be")                                                          \
-    X(SCRIPT, 7, "a script raised an error")                                                                          \
-    X(LIMIT, 8, "a bound set by the host was reached")                                                                \
-    X(INTERRUPTED, 9, "the host asked to stop")                                                                       \
-    X(WRONG_STATE, 10, "a call came in the wrong order")                                                              \
-    X(UNSUPPORTED, 11, "the device or build cannot do this")                                                          \
-    X(DEVICE, 12, "a device or transport failed")                                                                     \
+#define SGL_STATUS_MAP(X)                                                                                              \
+    X(OK, 0, "success")                                                                                                \
+    X(OUT_OF_MEMORY, 1, "an allocation failed")                                                                        \
+    X(INVALID_ARGUMENT, 2, "an argument of a call is out of its range")                                                \
+    X(TYPE, 3, "shapes or dtypes of a graph do not fit")                                                               \
+    X(NOT_FOUND, 4, "a name is not there")                                                                             \
+    X(IO, 5, "a file operation failed")                                                                                \
+    X(CORRUPT, 6, "a file's content is not what it must be")                                                           \
+    X(SCRIPT, 7, "a script raised an error")                                                                           \
+    X(LIMIT, 8, "a bound set by the host was reached")                                                                 \
+    X(INTERRUPTED, 9, "the host asked to stop")                                                                        \
+    X(WRONG_STATE, 10, "a call came in the wrong order")                                                               \
+    X(UNSUPPORTED, 11, "the device or build cannot do this")                                                           \
+    X(DEVICE, 12, "a device or transport failed")                                                                      \
     X(INTERNAL, 13, "an invariant of the library does not hold; please report it")
 
 typedef enum sgl_status {
@@ -60,6 +60,7 @@ SGL_API const char *sgl_version(void);
 /* ---- dtypes and types --------------------------------------------------------------------------------------- */
 
 /* enum suffix, text form, bits per element */
+/* clang-format off */
 #define SGL_DTYPE_MAP(X)                                                                                              \
     X(F64, "f64", 64) X(F32, "f32", 32) X(BF16, "bf16", 16) X(F16, "f16", 16) X(F8E4M3, "f8e4m3", 8)                  \
     X(F8E5M2, "f8e5m2", 8) X(I64, "i64", 64) X(I32, "i32", 32) X(I16, "i16", 16) X(I8, "i8", 8)                       \
@@ -71,6 +72,7 @@ typedef enum sgl_dtype {
 #undef SGL_DTYPE_ENUM
     SGL_DTYPE_COUNT
 } sgl_dtype;
+/* clang-format on */
 
 SGL_API const char *sgl_dtype_name(sgl_dtype dtype);
 SGL_API sgl_status sgl_dtype_from_name(const char *name, sgl_dtype *dtype);
@@ -117,7 +119,8 @@ SGL_API const char *sgl_nearest(const char *name, const char *const *names, int 
 
 /* For front ends and bindings: the VM's allocator, its message, its log, and a call when it closes. */
 SGL_API void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes);
-SGL_API sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...) SGL_PRINTF(3, 4); /* returns status */
+SGL_API sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...)
+    SGL_PRINTF(3, 4); /* returns status */
 SGL_API void sgl_log(sgl_vm *vm, sgl_log_level level, const char *format, ...) SGL_PRINTF(3, 4);
 /* Calls close(user) at the start of sgl_close, last registered first; sgl_off_close takes it back. */
 SGL_API sgl_status sgl_on_close(sgl_vm *vm, void (*close)(void *user), void *user);
@@ -230,8 +233,8 @@ SGL_API sgl_status sgl_state_write(sgl_session *session, const char *name, const
 /* ---- seeing before running ---------------------------------------------------------------------------------- */
 
 /* Prints the graph as it is after `pass` ("" or NULL: as traced; "all": as frozen). format: "text" or "dot". */
-SGL_API sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
-                                   const char *pass, const char *format, sgl_write_fn write, void *user);
+SGL_API sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *pass,
+                                   const char *format, sgl_write_fn write, void *user);
 /* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot),
  * "summary" (format "json": counts, bytes, flops). */
 SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format,
@@ -288,8 +291,8 @@ SGL_API sgl_status sgl_tokens_ngram_loss(sgl_tokens *tokens, int order, double *
 
 /* What one step gave: the rank-0 fetches of the train program by name ("loss", "lr", "grad_norm", logged values). */
 typedef struct sgl_step_record {
-    int64_t step;  /* of the step just done, from 1 */
-    int64_t steps; /* asked for */
+    int64_t step;   /* of the step just done, from 1 */
+    int64_t steps;  /* asked for */
     int64_t tokens; /* elements of the feed "tokens" in one step; 0 without one */
     double step_ms;
     int count;
@@ -309,10 +312,10 @@ typedef struct sgl_train_config {
     int64_t stop_at;    /* leave after this step; 0: at `steps` */
     uint64_t seed;      /* of dropout and other random ops */
     int64_t eval_every, eval_batches; /* 0: only at the end / all of the held-out part */
-    int64_t save_every; /* 0: only at the end */
+    int64_t save_every;               /* 0: only at the end */
     int keep;
-    const char *out;    /* folder of checkpoints; NULL: none are written */
-    const char *meta;   /* a JSON object kept in every checkpoint beside step and seed */
+    const char *out;  /* folder of checkpoints; NULL: none are written */
+    const char *meta; /* a JSON object kept in every checkpoint beside step and seed */
     sgl_status (*on_step)(void *user, const sgl_step_record *record); /* may be NULL; a status other than OK stops */
     sgl_status (*on_eval)(void *user, int64_t step, double loss, int64_t count);
     sgl_status (*on_save)(void *user, int64_t step, const char *path);
@@ -325,11 +328,11 @@ typedef struct sgl_generate_config {
     sgl_program *decode;   /* feeds: tokens i32[1, 1], position i64[]; fetch: logits [1, vocab] */
     const int32_t *prompt; /* at least one token */
     int64_t prompt_count;
-    int64_t count;         /* tokens to make */
-    int64_t context;       /* positions that the program has; past them the last half is read in anew; 0: no bound */
-    double temperature;    /* 0: the likeliest */
-    int64_t top_k;         /* 0: all */
-    double top_p;          /* 1: all */
+    int64_t count;      /* tokens to make */
+    int64_t context;    /* positions that the program has; past them the last half is read in anew; 0: no bound */
+    double temperature; /* 0: the likeliest */
+    int64_t top_k;      /* 0: all */
+    double top_p;       /* 1: all */
     uint64_t seed;
     sgl_status (*on_token)(void *user, int32_t token); /* each made token; a status other than OK stops */
     void *user;

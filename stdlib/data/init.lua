@@ -1,5 +1,6 @@
 --- data: where batches come from.
---- Comes in: options. Goes out: a description that sgl.job hands to the C core: token data is read there, memory-mapped and
+--- Comes in: options. Goes out: a description that sgl.job hands to the C core: token data is read there,
+--- memory-mapped and
 --- shuffled by a counter; data.batches calls a Lua function for every batch.
 
 local core = require "sgl.core"
@@ -34,7 +35,8 @@ local function tokens(kind, options, format, vocab)
   }, Source)
 end
 
---- The bytes of one text file or many. `sgl train --data FILE` names another. A byte that is not below vocab (default 256) is
+--- The bytes of one text file or many. `sgl train --data FILE` names another. A byte that is not below vocab (default
+--- 256) is
 --- an error.
 ---@param options { path: string|string[], vocab: integer?, seq: integer, batch: integer, held_out: number?, seed: integer? } held_out: share of the end kept for evaluation, default 0.05
 function data.text(options)

@@ -1,4 +1,5 @@
---- models.gpt2: a decoder of pre-normed blocks with learnt positions, biases, GELU, and a tied head (Radford et al., 2019).
+--- models.gpt2: a decoder of pre-normed blocks with learnt positions, biases, GELU, and a tied head (Radford et al.,
+--- 2019).
 --- Comes in: integer tokens [batch, t], t at most seq. Goes out: logits [batch, t, vocab], not multiplied out.
 
 local nn = require "sgl.nn"
@@ -8,7 +9,9 @@ local nn = require "sgl.nn"
 return function(cfg)
   local init, init_out = nn.init.normal(0.02), nn.init.normal(0.02 * (2 * cfg.layers) ^ -0.5)
   local function block()
-    local attn = nn.attention { dim = cfg.dim, heads = cfg.heads, bias = true, causal = true, init = init, init_out = init_out }
+    local attn = nn.attention {
+      dim = cfg.dim, heads = cfg.heads, bias = true, causal = true, init = init, init_out = init_out,
+    }
     local mlp = nn.mlp(cfg.dim, 4 * cfg.dim, { activation = "gelu", init = init, init_out = init_out })
     local norm1, norm2, drop = nn.layer_norm(cfg.dim), nn.layer_norm(cfg.dim), nn.dropout(cfg.dropout or 0)
     return nn.module("block", { norm1 = norm1, attn = attn, norm2 = norm2, mlp = mlp, drop = drop }, function(x)

@@ -1,6 +1,8 @@
---- nn.attention: multi-head self-attention with grouped key and value heads (Vaswani et al., arXiv:1706.03762; Ainslie et al.,
+--- nn.attention: multi-head self-attention with grouped key and value heads (Vaswani et al., arXiv:1706.03762;
+--- Ainslie et al.,
 --- arXiv:2305.13245), rotary positions, causal or not, with a sliding window if asked.
---- Comes in: x [batch, t, dim]. Goes out: the same shape. Weights wq [heads * head_dim, dim], wk and wv [kv_heads * head_dim,
+--- Comes in: x [batch, t, dim]. Goes out: the same shape. Weights wq [heads * head_dim, dim], wk and wv [kv_heads *
+--- head_dim,
 --- dim], wo [dim, heads * head_dim], and with bias bq, bk, bv, bo.
 --- In a decode step keys and values stand in caches [batch, context, kv_heads, head_dim] under the module's path.
 

@@ -1,5 +1,6 @@
 --- nn.embedding: a row of numbers for each token.
---- Comes in: integer tokens [...]. Goes out: [..., dim]. Weight [vocab, dim]; nn.tied_head uses the same weight as the head.
+--- Comes in: integer tokens [...]. Goes out: [..., dim]. Weight [vocab, dim]; nn.tied_head uses the same weight as
+--- the head.
 
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"

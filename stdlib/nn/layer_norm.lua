@@ -1,4 +1,5 @@
---- nn.layer_norm: (x - mean) / sqrt(variance + eps) * gain + bias over the last dimension (Ba et al., arXiv:1607.06450).
+--- nn.layer_norm: (x - mean) / sqrt(variance + eps) * gain + bias over the last dimension (Ba et al.,
+--- arXiv:1607.06450).
 --- Comes in: x [..., dim]. Goes out: the same shape. Weight (the gain) and bias [dim].
 
 local base = require "sgl.nn.module"

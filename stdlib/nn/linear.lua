@@ -13,7 +13,8 @@ local ops = require "sgl.ops"
 return function(input, output, options)
   options = options or {}
   if math.type(input) ~= "integer" or math.type(output) ~= "integer" or input < 1 or output < 1 then
-    core.error(("linear(input, output): both must be integers of at least 1, not %s and %s"):format(tostring(input), tostring(output)))
+    local given = ("%s and %s"):format(tostring(input), tostring(output))
+    core.error("linear(input, output): both must be integers of at least 1, not " .. given)
   end
   local weight = base.parameter { output, input, init = options.init or initial.normal(input ^ -0.5) }
   local bias = options.bias and base.parameter { output, init = initial.zeros } or nil

@@ -1,5 +1,6 @@
 --- nn.mlp: down(activation(up(x))), with biases: the feed-forward block of GPT-2.
---- Comes in: x [..., dim]. Goes out: the same shape. Children up (linear dim to hidden) and down (linear hidden to dim).
+--- Comes in: x [..., dim]. Goes out: the same shape. Children up (linear dim to hidden) and down (linear hidden to
+--- dim).
 
 local core = require "sgl.core"
 local base = require "sgl.nn.module"

@@ -1,7 +1,8 @@
 --- Modules and parameters: what a model is made of.
 --- Comes in: children by name and a forward function. Goes out: a callable whose parameters have path names
 --- ("blocks.0.attn.wq") once a job names its model. A parameter, called, is its tensor in the graph being traced.
---- Invariant: children are visited in the order in which they were made, so that paths and sections do not depend on the
+--- Invariant: children are visited in the order in which they were made, so that paths and sections do not depend on
+--- the
 --- order of a Lua table.
 
 local core = require "sgl.core"
@@ -24,7 +25,8 @@ Parameter.__index = Parameter
 
 function Parameter:__call()
   if not self.path then
-    core.error(("parameter of shape {%s}: it belongs to no module of the job's model"):format(table.concat(self.dims, ", ")))
+    local shape = table.concat(self.dims, ", ")
+    core.error(("parameter of shape {%s}: it belongs to no module of the job's model"):format(shape))
   end
   return core.input("parameter", self.path, trace.dtype(), self.dims)
 end

@@ -14,7 +14,9 @@ return function(count, make)
   local blocks = {}
   for i = 1, count do
     blocks[i] = make(i - 1)
-    if not base.is_module(blocks[i]) then core.error("stack: make must return a module, it returned a " .. type(blocks[i])) end
+    if not base.is_module(blocks[i]) then
+      core.error("stack: make must return a module, it returned a " .. type(blocks[i]))
+    end
   end
   return base.module(("stack(%d)"):format(count), blocks, function(x, ...)
     for i = 1, count do x = blocks[i](x, ...) end

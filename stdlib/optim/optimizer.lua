@@ -1,5 +1,6 @@
 --- What optimizers share: gradients into one long value, the global norm, clipping, decay, states, updates.
---- Comes in: a name, the user's options and a rule. The rule sees 1-D values of all parameters one after another: p, g, the
+--- Comes in: a name, the user's options and a rule. The rule sees 1-D values of all parameters one after another: p,
+--- g, the
 --- rate lr (of p's dtype), the decay of each element, state(slot), and returns the new p and the new slots by name.
 --- Goes out: an object with :minimize(loss, model).
 

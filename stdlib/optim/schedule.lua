@@ -1,6 +1,8 @@
 --- Learning-rate schedules.
---- Comes in: numbers. Goes out: a function of (step, steps): step the traced number of the step, f64 [], from 1; steps the
---- length of the run. It returns the rate as f64 []: a schedule is part of the graph, so that a change of rate is no new
+--- Comes in: numbers. Goes out: a function of (step, steps): step the traced number of the step, f64 [], from 1;
+--- steps the
+--- length of the run. It returns the rate as f64 []: a schedule is part of the graph, so that a change of rate is no
+--- new
 --- compile. Everywhere s = step - 1 counts from 0.
 
 local core = require "sgl.core"
@@ -11,7 +13,9 @@ local schedule = {}
 local function number(where, options, name, otherwise)
   local value = options[name]
   if value == nil then value = otherwise end
-  if type(value) ~= "number" then core.error(("%s: %s must be a number, not %s"):format(where, name, tostring(value))) end
+  if type(value) ~= "number" then
+    core.error(("%s: %s must be a number, not %s"):format(where, name, tostring(value)))
+  end
   return value
 end
 
@@ -73,7 +77,9 @@ end
 --- A number is a constant schedule.
 function schedule.of(rate)
   if type(rate) == "number" then return schedule.constant(rate) end
-  if type(rate) ~= "function" then core.error("optimizer: lr must be a number or a schedule such as optim.warmup_cosine{...}") end
+  if type(rate) ~= "function" then
+    core.error("optimizer: lr must be a number or a schedule such as optim.warmup_cosine{...}")
+  end
   return rate
 end
 

@@ -1,5 +1,6 @@
 --- sgl.plan: how a job is laid out, apart from its mathematics.
---- Comes in: { mesh = { dp = 1 }, micro = 1, precision = "fp32" }. Goes out: the same, checked, with `--set plan.KEY=value`
+--- Comes in: { mesh = { dp = 1 }, micro = 1, precision = "fp32" }. Goes out: the same, checked, with `--set
+--- plan.KEY=value`
 --- applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the same numbers.
 
 local core = require "sgl.core"

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <sgl.h>
 
@@ -14,19 +13,20 @@ static void *count_memory(void *user, void *block, size_t old_bytes, size_t new_
     return NULL;
 }
 
-static void print_log(void *user, sgl_log_level level, const char *message) { fprintf(user, "log %d: %s\n", level, message); }
+static void print_log(void *user, sgl_log_level level, const char *message)
+{
+    fprintf(user, "log %d: %s\n", level, message);
+}
 
 static const char script[] =
     "local sgl = require 'sgl'; local layer = sgl.nn.linear(3, 1, { bias = true })\n"
-    "return sgl.job {\n"
-    "  model = layer,\n"
+    "return sgl.job { model = layer, optim = sgl.optim.sgd { lr = 0.3 },\n"
     "  loss = function(batch) local error = layer(batch.x) - batch.y; return (error * error):mean() end,\n"
     "  data = sgl.data.batches { feeds = { x = { dtype = 'f32', dims = { 8, 3 } }, y = { dtype = 'f32', dims = { 8, 1 } } },\n"
     "                            next = function() return nil end },\n"
-    "  optim = sgl.optim.sgd { lr = 0.3 },\n"
     "}\n";
 
-#define TRY(call) do { if (status == SGL_OK) status = (call); } while (0)
+#define TRY(call) (status = status == SGL_OK ? (call) : status) /* nothing is done after a failure */
 
 int main(void)
 {
@@ -53,8 +53,10 @@ int main(void)
         if (step == 0) first = loss;
     }
     TRY(sgl_state_read(session, "weight", weight, sizeof weight));
-    if (status != SGL_OK) fprintf(stderr, "%s: %s\n", sgl_status_name(status), sgl_error_message(vm));
-    else printf("loss %g -> %g, weight %g %g %g\n", first, loss, weight[0], weight[1], weight[2]);
+    if (status != SGL_OK)
+        fprintf(stderr, "%s: %s\n", sgl_status_name(status), sgl_error_message(vm));
+    else
+        printf("loss %g -> %g, weight %g %g %g\n", first, loss, weight[0], weight[1], weight[2]);
     sgl_close(vm);
     return status != SGL_OK || !(loss < 0.05f * first) || in_use != 0;
 }

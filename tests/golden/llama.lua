@@ -1,4 +1,5 @@
--- The Llama of the golden curve (llama.json): sizes and schedule as make_curves.py has them. Batches come from the test.
+-- The Llama of the golden curve (llama.json): sizes and schedule as make_curves.py has them. Batches come from the
+-- test.
 local sgl = require "sgl"
 local cfg = sgl.config { micro = 1, precision = "fp64", steps = 50 }
 

@@ -108,6 +108,7 @@ static inline void cpu_instruction(cpu_case *c, sglir_id id)
 static inline void cpu_program(cpu_case *c)
 {
     c->program.env = &c->env;
+    c->program.strings = c->g->strings; /* the attributes are named in them; they stay the graph's */
     c->offsets = calloc((size_t)c->g->values.count, sizeof *c->offsets);
     for (int64_t a = 0; a < c->g->attrs.count; a++) {
         assert_int_equal(sglcore_vec_push(&c->env, &c->program.attrs, c->g->attrs.data[a]), SGL_OK);

@@ -27,12 +27,13 @@ static void write_text_file(void)
     fclose(file);
 }
 
-#define TRY(call)                                                                                                     \
-    do {                                                                                                              \
-        if (status == SGL_OK) status = (call);                                                                        \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        if (status == SGL_OK) status = (call);                                                                         \
     } while (0)
 
-static sgl_status freeze(sgl_job *job, sgl_session *session, const sgl_plan *plan, const char *which, sgl_program **program)
+static sgl_status freeze(sgl_job *job, sgl_session *session, const sgl_plan *plan, const char *which,
+                         sgl_program **program)
 {
     sgl_graph *graph = NULL;
     sgl_status status = sgl_job_graph(job, which, &graph);
@@ -63,8 +64,13 @@ static sgl_status generate(sgl_vm *vm, sgl_job *job)
     const char *path, *meta;
     int64_t step;
     sgl_session *session = NULL;
-    sgl_generate_config config = { .prompt = (int32_t[]){ 'a', 'b' }, .prompt_count = 2, .count = 3, .context = 4, .temperature = 1,
-                                   .top_k = 5, .top_p = 0.9 };
+    sgl_generate_config config = { .prompt = (int32_t[]){ 'a', 'b' },
+                                   .prompt_count = 2,
+                                   .count = 3,
+                                   .context = 4,
+                                   .temperature = 1,
+                                   .top_k = 5,
+                                   .top_p = 0.9 };
     sgl_status status = sgl_session_new(vm, "cpu", &session);
     TRY(freeze(job, session, NULL, "decode", &config.decode));
     TRY(sgl_checkpoint_find(vm, "out", &path, &meta, &step));
@@ -107,14 +113,16 @@ static void each_allocation(void **state)
             sgl_status status = whole_run(&env, NULL);
             tripped = heap.counter.tripped;
             /* Lua collects garbage and asks again, so that one refused request may end well. */
-            if (status == SGL_OK) recovered += tripped;
-            else assert_int_equal(status, SGL_OUT_OF_MEMORY);
+            if (status == SGL_OK)
+                recovered += tripped;
+            else
+                assert_int_equal(status, SGL_OUT_OF_MEMORY);
             if (!tripped) assert_int_equal(status, SGL_OK);
             assert_int_equal(heap.live_bytes, 0);
             assert_int_equal(heap.live_blocks, 0);
         }
-        print_message("%lld allocations, %lld runs with one of them failing%s, %lld of them recovered\n", (long long)n, (long long)runs,
-                      for_ever ? " for ever" : "", (long long)recovered);
+        print_message("%lld allocations, %lld runs with one of them failing%s, %lld of them recovered\n", (long long)n,
+                      (long long)runs, for_ever ? " for ever" : "", (long long)recovered);
         assert_true(runs > 300);
         if (for_ever) assert_int_equal(recovered, 0);
     }
@@ -160,8 +168,8 @@ static void each_file_operation(void **state)
             assert_int_equal(files.live_maps, 0);
             checkpoint_is_whole();
         }
-        print_message("%lld file operations, each of them failed%s, %lld failures told\n", (long long)n - 2, for_ever ? " for ever" : "",
-                      (long long)reported);
+        print_message("%lld file operations, each of them failed%s, %lld failures told\n", (long long)n - 2,
+                      for_ever ? " for ever" : "", (long long)reported);
         assert_true(reported > (n - 2) * 3 / 4);
     }
 }

@@ -85,8 +85,10 @@ static void write_parameters(run *r)
         assert_non_null(data);
         for (int64_t k = 0; k < count; k++) {
             double value = (is_gain(name) ? 1.0 : 0.0) + 0.05 * uniform(name, k);
-            if (type.dtype == SGL_F64) ((double *)data)[k] = value;
-            else ((float *)data)[k] = (float)value;
+            if (type.dtype == SGL_F64)
+                ((double *)data)[k] = value;
+            else
+                ((float *)data)[k] = (float)value;
         }
         const json_t *known = json_object_get(json_object_get(r->golden, "parameters"), name);
         assert_non_null(known); /* the library names its parameters as the golden model does */
@@ -98,7 +100,8 @@ static void write_parameters(run *r)
 static void feed_batch(run *r, int64_t step)
 {
     const json_t *config = json_object_get(r->golden, "config");
-    int64_t vocab = json_integer_value(json_object_get(config, "vocab")), seq = json_integer_value(json_object_get(config, "seq")),
+    int64_t vocab = json_integer_value(json_object_get(config, "vocab")),
+            seq = json_integer_value(json_object_get(config, "seq")),
             batch = json_integer_value(json_object_get(config, "batch"));
     int32_t tokens[256], targets[256];
     assert_true(batch * seq <= 256);
@@ -186,7 +189,8 @@ static void compare_float64(const char *name, const char *micro)
         assert_true(fabs(r.lr[s] - wanted) <= 1e-14 * wanted);
     }
     double loss = distance(&r, r.loss, "loss"), norm = distance(&r, r.grad_norm, "grad_norm");
-    print_message("%s float64, %s micro-batch(es): loss within %.2e, gradient norm within %.2e of PyTorch\n", name, micro, loss, norm);
+    print_message("%s float64, %s micro-batch(es): loss within %.2e, gradient norm within %.2e of PyTorch\n", name,
+                  micro, loss, norm);
     assert_true(loss <= 1e-9);
     assert_true(norm <= 1e-9);
     json_decref(r.golden);
@@ -243,7 +247,7 @@ static void gpt2_float32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_float64), cmocka_unit_test(gpt2_float64), cmocka_unit_test(llama_micro),
+        cmocka_unit_test(llama_float64), cmocka_unit_test(gpt2_float64),  cmocka_unit_test(llama_micro),
         cmocka_unit_test(gpt2_micro),    cmocka_unit_test(llama_float32), cmocka_unit_test(gpt2_float32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,16 +18,16 @@ typedef struct sglexec_operand {
 } sglexec_operand;
 
 typedef struct sglexec_instruction {
-    uint16_t op;                      /* sglir_op; FUSED: see kernel; SCAN: see block */
-    uint32_t operand_first;           /* program->operands: arguments, then results */
+    uint16_t op;            /* sglir_op; FUSED: see kernel; SCAN: see block */
+    uint32_t operand_first; /* program->operands: arguments, then results */
     uint32_t arg_count, result_count;
-    uint32_t attr_first, attr_count;  /* program->attrs; lists in program->ints and floats */
-    uint32_t kernel;                  /* FUSED: program->kernels */
-    uint32_t block;                   /* SCAN: program->blocks; its one operand is the index, i64 [], written before each turn */
-    int64_t steps;                    /* SCAN */
-    int64_t work_offset, work_bytes;  /* workspace in the arena */
-    uint32_t origin;                  /* program->origins */
-    double flops, bytes;              /* from plan/cost, for profiles */
+    uint32_t attr_first, attr_count; /* program->attrs; lists in program->ints and floats */
+    uint32_t kernel;                 /* FUSED: program->kernels */
+    uint32_t block; /* SCAN: program->blocks; its one operand is the index, i64 [], written before each turn */
+    int64_t steps;  /* SCAN */
+    int64_t work_offset, work_bytes; /* workspace in the arena */
+    uint32_t origin;                 /* program->origins */
+    double flops, bytes;             /* from plan/cost, for profiles */
 } sglexec_instruction;
 
 typedef struct sglexec_block {
@@ -59,7 +59,7 @@ typedef struct sglexec_program {
     SGLCORE_VEC(char) constants;       /* the CONST space, as bytes */
     int64_t space_bytes[5];
     int64_t arena_lower_bound;
-    double flops, bytes;               /* of one replay */
+    double flops, bytes; /* of one replay */
 } sglexec_program;
 
 /* From a graph of stage PLACED. */

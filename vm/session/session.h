@@ -57,7 +57,7 @@ struct sgl_program {
     sglsession_link link;
     sgl_session *session;
     sglexec_program *program;
-    sglir_graph *placed;  /* the graph it was frozen from, for reports */
+    sglir_graph *placed; /* the graph it was frozen from, for reports */
     void *prepared;
     void *io, *constants; /* device blocks of program->space_bytes, NULL until first used */
     int64_t steps_done;
@@ -68,10 +68,10 @@ struct sgl_session {
     sgl_vm *vm;
     const sglexec_device_ops *ops;
     sglexec_device *device;
-    sglir_graph *layout;  /* INPUT nodes with places, and members: where each state lives */
-    void *state;          /* device block; what has been planned may be more than what is there yet */
+    sglir_graph *layout; /* INPUT nodes with places, and members: where each state lives */
+    void *state;         /* device block; what has been planned may be more than what is there yet */
     int64_t state_bytes, state_planned;
-    void *arena;          /* device block that all programs use in turn: nothing in it outlives a step */
+    void *arena; /* device block that all programs use in turn: nothing in it outlives a step */
     int64_t arena_bytes, arena_planned;
     sglsession_link *programs;
 };
