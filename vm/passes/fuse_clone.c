@@ -24,10 +24,11 @@ typedef struct offer {
 
 static const sglir_node *at(const fuse *f, sglir_id node) { return sglir_node_at(f->g, node); }
 
-/* A value per element that costs little: no sum, no random number, no scalar (these have a kernel of their own). */
+/* A value per element that costs little: no sum, no random number, no scalar (these have a kernel of their own); and not
+ * what pays into a carry of micro-batches, which is done at once (see fuse_merge.c). */
 static bool is_cheap(const fuse *f, sglir_id node)
 {
-    return (sglir_ops[at(f, node)->op].flags & SGLIR_ELEMENTWISE) != 0 &&
+    return at(f, node)->op != SGLIR_OP_ACCUMULATE && (sglir_ops[at(f, node)->op].flags & SGLIR_ELEMENTWISE) != 0 &&
            sglir_elements(sglir_type_of(f->g, sglpass_fuse_result(f, node))) > 1;
 }
 

@@ -27,6 +27,7 @@ typedef struct scheduler {
     uint32_t *unit_of;           /* per node; NONE: inputs, constants, and views of what no unit makes */
     uint32_t *buffer_of;         /* per value; NONE: not one of this region's */
     uint32_t *reader;            /* per value: the last unit that was seen to read it */
+    uint32_t *uses;              /* per value */
     int64_t *peaks;              /* per region: bytes of its body */
     sglir_id region;             /* at hand, with all that follows */
     SGLCORE_VEC(sglir_id) units; /* their nodes, views apart */
@@ -41,19 +42,51 @@ static bool is_leaf(const sglir_node *node) { return node->op == SGLIR_OP_INPUT 
 
 /* ---- what lies in the arena ------------------------------------------------------------------------------------ */
 
+enum { DEEPEST_CHAIN = 16 };
+
+/* Whether the value, or what it may be written over, one after the other, leads back to a node that reads `old` and may be
+ * written over that. If so, all of these will lie in its place. */
+static bool leads_to(scheduler *s, sglir_id old, sglir_id value, int depth)
+{
+    const sglir_value *made = sglir_value_at(s->g, value);
+    if (made->node == SGLIR_NONE || made->region != sglir_value_at(s->g, old)->region || depth > DEEPEST_CHAIN)
+        return false;
+    const sglir_node *node = node_at(s, made->node);
+    bool reaches = false;
+    for (uint32_t i = 0; i < node->arg_count && !reaches; i++) {
+        sglir_id root = s->views[sglir_arg(s->g, node, i)].root;
+        if (root != old && s->uses[root] != 1) continue;
+        reaches = sglpass_takes_place(s->g, s->views, made->node, i, made->index, s->scratch) &&
+                  (root == old || leads_to(s, old, root, depth + 1));
+    }
+    if (reaches) s->transient[value] = 0;
+    return reaches;
+}
+
 /* Outputs and yields do not: they have places of their own, or take those of states and carries. */
 static void mark_transient(scheduler *s)
 {
     const sglir_graph *g = s->g;
+    sglir_count_uses(g, s->uses);
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         for (uint32_t i = 0; i < node->out_count; i++)
             s->transient[node->out_first + i] = !is_leaf(node) && !sglpass_is_view(node);
     }
-    for (int64_t i = 0; i < g->outputs.count; i++) s->transient[s->views[g->outputs.data[i].value].root] = 0;
+    for (int64_t i = 0; i < g->outputs.count; i++) {
+        const sglir_output *output = &g->outputs.data[i];
+        sglir_id root = s->views[output->value].root;
+        if (output->role == SGLIR_UPDATE)
+            leads_to(s, sglir_input_find(g, sglcore_string(g->strings, output->name)), root, 0);
+        s->transient[root] = 0;
+    }
     for (int64_t r = 1; r < g->regions.count; r++) {
-        for (int64_t i = 0; i < g->regions.data[r].results.count; i++)
-            s->transient[s->views[g->regions.data[r].results.data[i]].root] = 0;
+        const sglir_region *region = &g->regions.data[r];
+        for (int64_t i = 0; i < region->results.count; i++) {
+            sglir_id root = s->views[region->results.data[i]].root;
+            if (node_at(s, region->node)->op == SGLIR_OP_SCAN) leads_to(s, region->parameters.data[i + 1], root, 0);
+            s->transient[root] = 0;
+        }
     }
 }
 
@@ -370,10 +403,12 @@ static bool make_room(scheduler *s)
     s->transient = sglcore_arena_alloc(&s->arena, values);
     s->buffer_of = sglcore_arena_alloc(&s->arena, values * sizeof *s->buffer_of);
     s->reader = sglcore_arena_alloc(&s->arena, values * sizeof *s->reader);
+    s->uses = sglcore_arena_alloc(&s->arena, values * sizeof *s->uses);
     s->listed = sglcore_arena_alloc(&s->arena, nodes);
     s->unit_of = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->unit_of);
     s->peaks = sglcore_arena_alloc(&s->arena, regions * sizeof *s->peaks);
-    return s->views && s->scratch && s->transient && s->buffer_of && s->reader && s->listed && s->unit_of && s->peaks;
+    return s->views && s->scratch && s->transient && s->buffer_of && s->reader && s->uses && s->listed && s->unit_of &&
+           s->peaks;
 }
 
 sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)

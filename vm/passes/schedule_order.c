@@ -1,9 +1,9 @@
 /* schedule_order.c -- an order of work that needs few bytes at once.
  *
- * In: units, buffers. Out: the best of a few orders, by simulation: the given one; greedy from the front (of what is ready,
- * the unit that frees most or takes least); greedy from the back (the last unit first, of what nobody waits for, the one
- * that makes most or needs least new); and the given one with units that only take bytes put off until they are needed.
- * All are near linear in the edges. Odd invariant: equal keys fall back on the given numbers, so that nothing depends on
+ * In: units, buffers. Out: the best of a few orders, by simulation: the given one, and the given one with units that only
+ * take bytes put off until they are needed, each also with units that free more than they take drawn forward; greedy from
+ * the front (of what is ready, the unit that frees most or takes least); greedy from the back (the last unit first, of
+ * what nobody waits for, the one that makes most or needs least new). All are near linear in the edges. Odd invariant: equal keys fall back on the given numbers, so that nothing depends on
  * how a heap happens to lie. */
 #include <string.h>
 
@@ -23,7 +23,7 @@ typedef struct planner {
     uint32_t *maker;          /* per buffer */
     sglpass_lists readers_of; /* per buffer: units */
     sglpass_lists before;     /* per unit: units that must come before it */
-    uint32_t *order, *best, *stack;
+    uint32_t *order, *base, *best, *stack;
     int64_t best_peak;
     SGLCORE_VEC(heap_entry) heap;
 } planner;
@@ -278,6 +278,57 @@ static void in_given_order(planner *p, bool put_off)
     }
 }
 
+/* ---- what frees bytes drawn forward ------------------------------------------------------------------------------ */
+
+static bool frees_now(const planner *p, uint32_t unit)
+{
+    return !p->done[unit] && p->waiting[unit] == 0 && growth(p, unit) < 0;
+}
+
+/* The unit, and then whatever frees bytes and was only waiting for it, or for the last but one reader to be done. */
+static int64_t emit_eagerly(planner *p, uint32_t unit, int64_t count)
+{
+    const sglpass_work *w = p->w;
+    int64_t depth = 0;
+    p->stack[depth++] = unit;
+    p->done[unit] = 1;
+    while (depth > 0) {
+        uint32_t at = p->stack[--depth];
+        p->order[count++] = at;
+        for (int64_t i = w->next.first[at]; i < w->next.first[at + 1]; i++) p->waiting[w->next.data[i]]--;
+        for (int64_t i = w->reads.first[at]; i < w->reads.first[at + 1]; i++) p->left[w->reads.data[i]]--;
+        for (int64_t i = w->next.first[at]; i < w->next.first[at + 1]; i++) {
+            if (!frees_now(p, w->next.data[i])) continue;
+            p->done[w->next.data[i]] = 1;
+            p->stack[depth++] = w->next.data[i];
+        }
+        for (int64_t i = w->reads.first[at]; i < w->reads.first[at + 1]; i++) {
+            uint32_t buffer = w->reads.data[i];
+            for (int64_t r = p->readers_of.first[buffer]; p->left[buffer] == 1 && r < p->readers_of.first[buffer + 1];
+                 r++) {
+                if (!frees_now(p, p->readers_of.data[r])) continue;
+                p->done[p->readers_of.data[r]] = 1;
+                p->stack[depth++] = p->readers_of.data[r];
+            }
+        }
+    }
+    return count;
+}
+
+/* From the order at hand. */
+static void draw_forward(planner *p)
+{
+    const sglpass_work *w = p->w;
+    int64_t count = 0;
+    memcpy(p->base, p->order, (size_t)w->units * sizeof *p->base);
+    memset(p->done, 0, (size_t)w->units);
+    memcpy(p->left, w->readers, (size_t)w->buffers * sizeof *p->left);
+    count_waiting(p, &w->next);
+    for (int64_t k = 0; k < w->units; k++) {
+        if (!p->done[p->base[k]]) count = emit_eagerly(p, p->base[k], count);
+    }
+}
+
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 /* Turns a list around: per entry, the units whose list has it. */
@@ -305,18 +356,21 @@ static bool make_room(planner *p, sglcore_arena *arena)
     p->key = sglcore_arena_alloc(arena, units * sizeof *p->key);
     p->done = sglcore_arena_alloc(arena, units);
     p->order = sglcore_arena_alloc(arena, units * sizeof *p->order);
+    p->base = sglcore_arena_alloc(arena, units * sizeof *p->base);
     p->stack = sglcore_arena_alloc(arena, (units + 1) * sizeof *p->stack);
-    return p->left && p->waiting && p->key && p->done && p->order && p->stack &&
+    return p->left && p->waiting && p->key && p->done && p->order && p->base && p->stack &&
            invert(arena, &w->reads, w->units, w->buffers, &p->readers_of) &&
            invert(arena, &w->next, w->units, w->units, &p->before);
 }
 
 static sgl_status try_orders(planner *p)
 {
-    in_given_order(p, false);
-    keep_if_better(p);
-    in_given_order(p, true);
-    keep_if_better(p);
+    for (int put_off = 0; put_off < 2; put_off++) {
+        in_given_order(p, put_off);
+        keep_if_better(p);
+        draw_forward(p);
+        keep_if_better(p);
+    }
     SGLCORE_TRY(greedy_forward(p));
     keep_if_better(p);
     SGLCORE_TRY(greedy_backward(p));
