@@ -49,20 +49,23 @@ static void keep_bounded(maker *m, sglir_id value)
 
 static sglir_id pick(maker *m) { return m->values[m->count - 1 - below(m, m->count < 10 ? m->count : 10)]; }
 
-static bool broadcasts(const sglir_type *a, const sglir_type *b)
+/* Together no more than a graph's values may have: what is too large would be computed, kept or not. */
+static bool broadcasts(const maker *m, const sglir_type *a, const sglir_type *b)
 {
-    for (int i = 1; i <= a->rank && i <= b->rank; i++) {
-        int64_t x = a->dims[a->rank - i], y = b->dims[b->rank - i];
+    int64_t elements = 1;
+    for (int i = 1; i <= a->rank || i <= b->rank; i++) {
+        int64_t x = i <= a->rank ? a->dims[a->rank - i] : 1, y = i <= b->rank ? b->dims[b->rank - i] : 1;
         if (x != y && x != 1 && y != 1) return false;
+        elements *= x == 1 ? y : x;
     }
-    return true;
+    return elements <= m->most_elements;
 }
 
 static sglir_id partner(maker *m, sglir_id value)
 {
     for (int tries = 0; tries < 30; tries++) {
         sglir_id other = pick(m);
-        if (broadcasts(type_of(m, value), type_of(m, other))) return other;
+        if (broadcasts(m, type_of(m, value), type_of(m, other))) return other;
     }
     return value;
 }
@@ -194,7 +197,7 @@ static void make_product(maker *m)
     if (x.rank == 0 || y.rank == 0 || x.rank + y.rank > 5) return;
     int64_t of_x = below(m, x.rank), of_y = below(m, y.rank);
     if (x.dims[of_x] != y.dims[of_y]) return;
-    if (sglir_elements(&x) * sglir_elements(&y) > 1000000) return; /* a large result would be computed, kept or not */
+    if (sglir_elements(&x) * sglir_elements(&y) > 1000000) return;
     keep(m, sglir_unary(m->g, SGLIR_OP_TANH, sglir_dot(m->g, a, b, 0, NULL, NULL, 1, &of_x, &of_y)));
 }
 
@@ -228,7 +231,8 @@ static void update_states(maker *m)
         sglir_id value = sglir_scale(m->g, m->states[s], 0.75);
         for (int tries = 0; tries < 20; tries++) {
             sglir_id other = pick(m);
-            if (!broadcasts(type_of(m, other), type_of(m, value)) || type_of(m, other)->rank > type_of(m, value)->rank)
+            if (!broadcasts(m, type_of(m, other), type_of(m, value)) ||
+                type_of(m, other)->rank > type_of(m, value)->rank)
                 continue;
             sglir_id sum = sglir_add(m->g, value, sglir_scale(m->g, other, 0.25));
             if (sglir_type_equal(type_of(m, sum), type_of(m, value))) value = sum;
