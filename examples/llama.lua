@@ -9,7 +9,7 @@ local nn, optim, data = sgl.nn, sgl.optim, sgl.data
 local cfg = sgl.config { -- any field: sgl train llama.lua --set layers=12
   vocab = 256, dim = 128, layers = 4, heads = 4, kv_heads = 2, ffn = 384, -- the model: 0.8 million parameters
   seq = 128, batch = 16, text = "", -- the data: `batch` sequences of `seq` bytes a step
-  steps = 1000, lr = 3e-3, warmup = 50, weight_decay = 0.1, clip = 1.0, dropout = 0.0, micro = 1,
+  steps = 400, lr = 3e-3, warmup = 50, weight_decay = 0.1, clip = 1.0, dropout = 0.0, micro = 1,
 }
 
 local depth = (2 * cfg.layers) ^ -0.5 -- what adds to the residual stream starts smaller in deep models
@@ -40,5 +40,5 @@ return sgl.job {
     lr = optim.warmup_cosine { peak = cfg.lr, warmup = cfg.warmup }, weight_decay = cfg.weight_decay, clip = cfg.clip,
   },
   plan = sgl.plan { mesh = { dp = 1 }, micro = cfg.micro, precision = "fp32" },
-  steps = cfg.steps, eval_every = 250, eval_batches = 32,
+  steps = cfg.steps, eval_every = 100, eval_batches = 32,
 }
