@@ -8,9 +8,7 @@
 static void *count_memory(void *user, void *block, size_t old_bytes, size_t new_bytes)
 {
     *(long long *)user += (long long)new_bytes - (long long)(block ? old_bytes : 0);
-    if (new_bytes) return realloc(block, new_bytes);
-    free(block);
-    return NULL;
+    return new_bytes ? realloc(block, new_bytes) : (free(block), NULL);
 }
 
 static void print_log(void *user, sgl_log_level level, const char *message)
@@ -31,7 +29,7 @@ static const char script[] =
 int main(void)
 {
     long long in_use = 0;
-    float x[8][3], y[8], loss = 0, first = 0, weight[3];
+    float x[8][3], y[8], loss = 0, first = 0, weight[3] = { 0 };
     sgl_vm *vm = NULL;
     sgl_job *job = NULL;
     sgl_graph *graph = NULL;
@@ -53,10 +51,8 @@ int main(void)
         if (step == 0) first = loss;
     }
     TRY(sgl_state_read(session, "weight", weight, sizeof weight));
-    if (status != SGL_OK)
-        fprintf(stderr, "%s: %s\n", sgl_status_name(status), sgl_error_message(vm));
-    else
-        printf("loss %g -> %g, weight %g %g %g\n", first, loss, weight[0], weight[1], weight[2]);
+    printf("%s %s: loss %g -> %g, weight %g %g %g\n", sgl_status_name(status), sgl_error_message(vm), first, loss,
+           weight[0], weight[1], weight[2]);
     sgl_close(vm);
     return status != SGL_OK || !(loss < 0.05f * first) || in_use != 0;
 }
