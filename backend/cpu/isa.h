@@ -12,8 +12,11 @@
 typedef void (*sglcpu_map_fn)(void *out, const void *a, const void *b, const void *c, int64_t count);
 /* Folds `count` elements of a (or products a[i] b[i]) into *accumulator: a double for floats, an int64_t for integers. */
 typedef void (*sglcpu_fold_fn)(void *accumulator, const void *a, const void *b, int64_t count);
-/* Folds `rows` rows of a, row_bytes apart, into accumulators[count], column by column. */
+/* Folds `rows` rows of a, row_bytes apart, into accumulators[count], column by column: elements of a's dtype for floats
+ * (near sums, of few rows), int64_t for integers. */
 typedef void (*sglcpu_columns_fn)(void *accumulators, const void *a, int64_t row_bytes, int64_t rows, int64_t count);
+/* Folds near sums into doubles, and leaves them neutral. */
+typedef void (*sglcpu_spill_fn)(double *sums, void *near, int64_t count);
 
 /* Which arguments of a loop are numbers: bit i for argument i. */
 enum { SGLCPU_A_NUMBER = 1, SGLCPU_B_NUMBER = 2, SGLCPU_C_NUMBER = 4 };
@@ -31,8 +34,9 @@ typedef struct sglcpu_float_ops {
     sglcpu_map_fn select[8]; /* condition: bool */
     sglcpu_map_fn pair[SGLCPU_FIRSTS][SGLCPU_SECONDS][8];
     sglcpu_fold_fn fold[SGLCPU_FOLDS];
-    sglcpu_fold_fn fold_product;             /* sum of a[i] * b[i] */
-    sglcpu_columns_fn columns[SGLCPU_FOLDS]; /* accumulators are doubles */
+    sglcpu_fold_fn fold_product; /* sum of a[i] * b[i] */
+    sglcpu_columns_fn columns[SGLCPU_FOLDS];
+    sglcpu_spill_fn spill[SGLCPU_FOLDS];
 
     /* Rows of scores and logits. */
     double (*row_max)(const void *x, int64_t count); /* -inf of none; NaN when one is */

@@ -16,7 +16,8 @@ enum {
     SGLCPU_TASK_ELEMENTS = 8192,        /* least work of a task */
     SGLCPU_MAX_TASKS = 128,             /* of a kernel */
     SGLCPU_MAX_SUM_TASKS = 32,          /* where each task has partial column sums of its own */
-    SGLCPU_STRIP = 4096                 /* least width of a strip of columns, where rows are cut */
+    SGLCPU_STRIP = 4096,                /* least width of a strip of columns, where rows are cut */
+    SGLCPU_NEAR_ROWS = 32               /* that near sums of columns take up, at least, before they go to the doubles */
 };
 
 /* How a domain is cut into tasks: row_tasks blocks of rows times strips of columns. Depends on shapes alone. */
@@ -126,12 +127,15 @@ typedef struct sglcpu_sum {
     uint8_t fold, dtype;
     uint16_t slot;    /* of a row's sum */
     int64_t place;    /* of accumulators: in scratch (rows), in the workspace (columns, totals) */
+    int64_t near;     /* of columns of floats: sums of the last rows, in scratch, in the dtype itself */
     uint32_t operand; /* of columns and totals: where the result goes */
 } sglcpu_sum;
 
 /* Accumulators to their neutral element; folded one by one into others; made elements of the sum's dtype (tile_sum.c). */
 void sglcpu_start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count);
 void sglcpu_join_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, const char *from, int64_t count);
+/* Near sums, neutral. */
+void sglcpu_start_near(const sglcpu_sum *sum, char *near, int64_t count);
 void sglcpu_finish_sums(const sglcpu_sum *sum, void *out, const void *accumulators, int64_t count);
 
 typedef struct sglcpu_tile {

@@ -216,6 +216,7 @@ static void place_sums(sglcpu_tile *tile)
 {
     for (int i = 0; i < tile->fold_count; i++) tile->folds[i].place = take_scratch(tile, 8 * tile->tile_rows);
     for (int i = 0; i < tile->column_count; i++) {
+        tile->columns[i].near = take_scratch(tile, 8 * tile->split.strip);
         tile->columns[i].place = tile->work_bytes;
         tile->work_bytes += sglcpu_round_up(tile->split.row_tasks * tile->split.cols * 8, 64);
     }

@@ -38,20 +38,25 @@ static bool is_turned(const sglcpu_planner *pl, const sglexec_step *step)
            path.inner_strides[path.inner - 1] > 1;
 }
 
-enum { TURNED_ROWS = 16 }; /* of a tile: a line of memory holds as many floats */
+enum {
+    TURNED_ROWS = 16,      /* of a tile: a line of memory holds as many floats */
+    MOST_SUMMED_ROWS = 128 /* of a tile, that near sums take up before they are rounded less */
+};
 
 static void choose_tiles(sglcpu_planner *pl)
 {
     sglcpu_tile *tile = pl->tile;
-    bool whole_rows = false, sums = false, turned = false, wide = false;
+    bool whole_rows = false, sums = false, turned = false, wide = false, reduces = false;
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
+        reduces |= step->kind == SGLEXEC_REDUCE;
         whole_rows |= step->kind == SGLEXEC_REDUCE || (step->kind == SGLEXEC_STORE && step->form == SGLEXEC_ROW);
         sums |= step->kind == SGLEXEC_COLUMN_SUM;
         turned |= is_turned(pl, step);
         wide |= sglcpu_size(step->dtype) > 4;
     }
     int64_t rows, cols, elements = SGLCPU_TILE_BYTES / (wide ? 8 : 4);
+    if (reduces || sums) elements *= 2; /* what runs once per tile's rows costs as much as a step over a short row */
     count_split(pl, &rows, &cols);
     tile->split = sglcpu_split_of(rows, cols, whole_rows, sums);
     int64_t strip = sglcpu_max(tile->split.strip, 1);
@@ -63,6 +68,7 @@ static void choose_tiles(sglcpu_planner *pl)
     } else if (strip <= elements) {
         tile->tile_cols = strip;
         tile->tile_rows = sglcpu_min(elements / strip, tile->split.row_block);
+        if (sums) tile->tile_rows = sglcpu_min(tile->tile_rows, MOST_SUMMED_ROWS);
     } else {
         tile->tile_cols = sglcpu_round_up(sglcpu_ceil_div(strip, sglcpu_ceil_div(strip, elements)), 16);
         tile->tile_rows = 1;

@@ -15,6 +15,7 @@ typedef struct run {
     int64_t *row_bytes; /* by slot: from one row of the block to the next */
     sglcpu_block block;
     int64_t strip_first, task;
+    int64_t near_rows;  /* in near sums of columns */
     int64_t dense_cols; /* width for which the rows of tiles in scratch are set */
 } run;
 
@@ -179,11 +180,19 @@ static void run_fold(const run *r, const sglcpu_call *call, char *accumulators, 
     }
 }
 
+static char *column_sums(const run *r, const sglcpu_sum *sum, int64_t col)
+{
+    int64_t row_task = r->task / r->tile->split.strips;
+    return r->launch->work + sum->place + (row_task * r->tile->split.cols + col) * 8;
+}
+
 static void run_columns(const run *r, const sglcpu_call *call)
 {
     const sglcpu_sum *sum = &r->tile->columns[call->sum];
-    int64_t row_task = r->task / r->tile->split.strips;
-    char *out = r->launch->work + sum->place + (row_task * r->tile->split.cols + r->block.col) * 8;
+    int64_t size = sglcpu_size((sgl_dtype)sum->dtype);
+    char *out = sglcpu_float_index((sgl_dtype)sum->dtype) < 0
+                    ? column_sums(r, sum, r->block.col)
+                    : r->scratch + sum->near + (r->block.col - r->strip_first) * size;
     call->fn.columns(out, r->at[call->args[0]], r->row_bytes[call->args[0]], r->block.rows, r->block.cols);
 }
 
@@ -348,15 +357,32 @@ static void run_phase(run *r, const sglcpu_phase *phase, int64_t strip_end)
     }
 }
 
-static void start_task_sums(const run *r, int64_t row_task, int64_t strip_end)
+static void start_task_sums(const run *r, int64_t strip_end)
 {
     const sglcpu_tile *tile = r->tile;
     for (int i = 0; i < tile->column_count; i++) {
-        char *at = r->launch->work + tile->columns[i].place + (row_task * tile->split.cols + r->strip_first) * 8;
-        sglcpu_start_sums(&tile->columns[i], at, strip_end - r->strip_first);
+        const sglcpu_sum *sum = &tile->columns[i];
+        sglcpu_start_sums(sum, column_sums(r, sum, r->strip_first), strip_end - r->strip_first);
+        sglcpu_start_near(sum, r->scratch + sum->near, strip_end - r->strip_first);
     }
     for (int i = 0; i < tile->total_count; i++) {
         sglcpu_start_sums(&tile->totals[i], r->launch->work + tile->totals[i].place + r->task * 8, 1);
+    }
+}
+
+/* Near sums of floats go to the doubles before they have taken up many rows, and when the task ends. */
+static void spill_columns(run *r, int64_t rows, bool last)
+{
+    r->near_rows += rows;
+    if (r->near_rows < SGLCPU_NEAR_ROWS && !last) return;
+    r->near_rows = 0;
+    int64_t count = sglcpu_min(r->strip_first + r->tile->split.strip, r->tile->split.cols) - r->strip_first;
+    for (int i = 0; i < r->tile->column_count; i++) {
+        const sglcpu_sum *sum = &r->tile->columns[i];
+        int real = sglcpu_float_index((sgl_dtype)sum->dtype);
+        if (real < 0) continue;
+        double *sums = (double *)(void *)column_sums(r, sum, r->strip_first);
+        r->launch->isa->floats[real]->spill[sum->fold](sums, r->scratch + sum->near, count);
     }
 }
 
@@ -396,12 +422,13 @@ static void run_task(void *context, int64_t task, int worker)
     r.block = (sglcpu_block){ .rows = 1, .cols = 1 };
     run_calls(&r, &tile->ones);
     make_columns(&r, strip_end - r.strip_first);
-    start_task_sums(&r, row_task, strip_end);
+    start_task_sums(&r, strip_end);
     if (row_task == 0) run_once(&r, strip_end);
     for (int64_t row = row_task * split->row_block; row < row_end; row += tile->tile_rows) {
         r.block = (sglcpu_block){ .row = row, .rows = sglcpu_min(tile->tile_rows, row_end - row) };
         for (int q = 0; q < tile->phase_count; q++) run_phase(&r, &tile->phases[q], strip_end);
         run_rows(&r, &tile->last);
+        spill_columns(&r, tile->tile_rows, row + tile->tile_rows >= row_end);
     }
 }
 

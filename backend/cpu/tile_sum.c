@@ -71,3 +71,13 @@ void sglcpu_join_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, 
     sglcpu_columns_fn columns = is_float ? isa->floats[1]->columns[sum->fold] : sglcpu_int_columns(sum->fold, SGL_I64);
     columns(into, from, 0, 1, count);
 }
+
+void sglcpu_start_near(const sglcpu_sum *sum, char *near, int64_t count)
+{
+    sgl_dtype dtype = (sgl_dtype)sum->dtype;
+    _Alignas(8) char neutral[8], number[8];
+    if (sglcpu_float_index(dtype) < 0) return;
+    sglcpu_start_sums(sum, neutral, 1);
+    sglcpu_finish_sums(sum, number, neutral, 1);
+    sglcpu_spread(near, number, sglcpu_size(dtype), count);
+}

@@ -439,7 +439,8 @@ static void test_random_graphs(void **state)
 {
     (void)state;
     const char *first = getenv("SGL_TESTS_SEED"), *more = getenv("SGL_TESTS_SEEDS");
-    uint64_t seed = first != NULL ? strtoull(first, NULL, 10) : 1, count = more != NULL ? strtoull(more, NULL, 10) : 60;
+    uint64_t seed = first != NULL ? strtoull(first, NULL, 10) : 1,
+             count = more != NULL ? strtoull(more, NULL, 10) : 300;
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     open_devices(&env);

@@ -257,6 +257,7 @@ const sglcpu_float_ops SGLCPU_NAME(REAL_NAME(ops)) = {
     .fold = { [SGLCPU_FOLD_SUM] = fold_sum, [SGLCPU_FOLD_MAX] = fold_max, [SGLCPU_FOLD_MIN] = fold_min },
     .fold_product = fold_product,
     .columns = { [SGLCPU_FOLD_SUM] = columns_sum, [SGLCPU_FOLD_MAX] = columns_max, [SGLCPU_FOLD_MIN] = columns_min },
+    .spill = { [SGLCPU_FOLD_SUM] = spill_sum, [SGLCPU_FOLD_MAX] = spill_max, [SGLCPU_FOLD_MIN] = spill_min },
     .row_max = row_max,
     .row_exp = row_exp,
     .row_scale = row_scale,

@@ -107,37 +107,53 @@ static inline const REAL *row_at(const void *a, int64_t row, int64_t row_bytes)
     return (const REAL *)((const char *)a + row * row_bytes);
 }
 
-/* Four rows are brought together in REAL before they meet the accumulators: a quarter of their traffic. */
-static void columns_sum(void *accumulators, const void *a, int64_t row_bytes, int64_t rows, int64_t count)
+/* Four rows are brought together before they meet the sums: a quarter of their traffic. */
+static void columns_sum(void *near, const void *a, int64_t row_bytes, int64_t rows, int64_t count)
 {
-    double *out = accumulators;
+    REAL *out = near;
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4) {
         const REAL *r0 = row_at(a, row, row_bytes), *r1 = row_at(a, row + 1, row_bytes);
         const REAL *r2 = row_at(a, row + 2, row_bytes), *r3 = row_at(a, row + 3, row_bytes);
-        SGLCPU_LOOP out[i] += (double)((r0[i] + r1[i]) + (r2[i] + r3[i]));
+        SGLCPU_LOOP out[i] += (r0[i] + r1[i]) + (r2[i] + r3[i]);
     }
     for (; row < rows; row++) {
         const REAL *r0 = row_at(a, row, row_bytes);
-        SGLCPU_LOOP out[i] += (double)r0[i];
+        SGLCPU_LOOP out[i] += r0[i];
     }
 }
 
-#define COLUMNS_EXTREME(name, BEATS)                                                                                   \
-    static void name(void *accumulators, const void *a, int64_t row_bytes, int64_t rows, int64_t count)                \
+static void spill_sum(double *sums, void *near_, int64_t count)
+{
+    REAL *near = near_;
+    SGLCPU_LOOP
+    {
+        sums[i] += (double)near[i];
+        near[i] = 0;
+    }
+}
+
+#define COLUMNS_EXTREME(name, BEATS, NEUTRAL)                                                                          \
+    static void columns_##name(void *near, const void *a, int64_t row_bytes, int64_t rows, int64_t count)              \
     {                                                                                                                  \
-        double *out = accumulators;                                                                                    \
+        REAL *out = near;                                                                                              \
         for (int64_t row = 0; row < rows; row++) {                                                                     \
             const REAL *from = row_at(a, row, row_bytes);                                                              \
-            SGLCPU_LOOP                                                                                                \
-            {                                                                                                          \
-                const double x = (double)from[i];                                                                      \
-                out[i] = x BEATS out[i] || x != x ? x : out[i];                                                        \
-            }                                                                                                          \
+            SGLCPU_LOOP out[i] = from[i] BEATS out[i] || from[i] != from[i] ? from[i] : out[i];                        \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void spill_##name(double *best, void *near_, int64_t count)                                                 \
+    {                                                                                                                  \
+        REAL *near = near_;                                                                                            \
+        SGLCPU_LOOP                                                                                                    \
+        {                                                                                                              \
+            const double x = (double)near[i];                                                                          \
+            best[i] = x BEATS best[i] || x != x ? x : best[i];                                                         \
+            near[i] = NEUTRAL;                                                                                         \
         }                                                                                                              \
     }
-COLUMNS_EXTREME(columns_max, >)
-COLUMNS_EXTREME(columns_min, <)
+COLUMNS_EXTREME(max, >, -(REAL)__builtin_inf())
+COLUMNS_EXTREME(min, <, (REAL)__builtin_inf())
 
 /* ---- rows of scores and logits ---------------------------------------------------------------------------------- */
 

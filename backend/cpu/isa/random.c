@@ -137,22 +137,25 @@ static inline __attribute__((always_inline)) float normal_near(uint32_t a, uint3
         philox_one(stream, element / 2, w);                                                                            \
         return of(w[2 * (element % 2)], w[2 * (element % 2) + 1]);                                                     \
     }
-/* `per`: elements per counter. Blocks of neighbours that begin at a counter go at once. */
+/* `per`: elements per counter. Neighbours go a block of counters at a time; a part of a block through a copy. */
 #define RUN(name, T, per)                                                                                              \
     void SGLCPU_NAME(name)(void *out_, const sglcpu_stream *stream, int64_t count)                                     \
     {                                                                                                                  \
-        T *out = out_;                                                                                                 \
-        int64_t i = 0;                                                                                                 \
-        while (i < count) {                                                                                            \
+        enum { ELEMENTS = (per)*BLOCK, FEW = 16 };                                                                     \
+        T *out = out_, part[ELEMENTS];                                                                                 \
+        words w;                                                                                                       \
+        for (int64_t i = 0; i < count;) {                                                                              \
             const uint64_t element = stream->first + (uint64_t)(i * stream->stride);                                   \
-            if (stream->stride == 1 && element % (per) == 0 && count - i >= (per)*BLOCK) {                             \
-                words w;                                                                                               \
-                philox_block(stream, element / (per), &w);                                                             \
-                name##_block(out + i, &w);                                                                             \
-                i += (per)*BLOCK;                                                                                      \
-            } else {                                                                                                   \
+            if (stream->stride != 1 || count - i < FEW) {                                                              \
                 out[i++] = name##_one(stream, element);                                                                \
+                continue;                                                                                              \
             }                                                                                                          \
+            const int64_t skip = (int64_t)(element % (per)), rest = count - i;                                         \
+            const int64_t take = rest < ELEMENTS - skip ? rest : ELEMENTS - skip;                                      \
+            philox_block(stream, element / (per), &w);                                                                 \
+            name##_block(take == ELEMENTS ? out + i : part, &w);                                                       \
+            if (take < ELEMENTS) memcpy(out + i, part + skip, (size_t)take * sizeof(T));                               \
+            i += take;                                                                                                 \
         }                                                                                                              \
     }
 UNIFORM(uniform_f32, float)
