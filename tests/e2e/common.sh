@@ -100,10 +100,11 @@ until_true() {
 }
 
 # on_terminal COMMAND: runs it (a text for sh) on a terminal, keys from stdin; what shows is in the file terminal, which ends
-# with "status N". `script` (bsdutils, on every Debian) gives the terminal.
+# with "status N". `script` (bsdutils, on every Debian) gives the terminal. Its shell is named, and traps the key Ctrl-C:
+# dash would end with the command and bash would not.
 on_terminal() {
     rm -f terminal
-    script -qefc "$1; echo status \$?" terminal >/dev/null || fail "there is no terminal"
+    SHELL=/bin/sh script -qefc "trap : INT; $1; echo status \$?" terminal >/dev/null || fail "there is no terminal"
 }
 has_ended() { grep -Eq 'status [0-9]' terminal 2>/dev/null; }
 
