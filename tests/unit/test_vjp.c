@@ -466,6 +466,46 @@ static void test_each_allocation_fails(void **state)
     assert_true(fault_each_allocation(all_passes, text) > 100);
 }
 
+/* ---- many grads ------------------------------------------------------------------------------------------------------ */
+
+/* Gradients of c_i * sum(silu(x)) by x, each of a small function of its own; silu_grad makes the second order wait. */
+static int64_t allocations_of_grads(int count, bool twice)
+{
+    static const int64_t axes[1] = { 0 }, dims[1] = { 4 };
+    bench b;
+    sglir_graph *g = NULL;
+    bench_init(&b);
+    must(&b, "grads", sglir_graph_new(&b.env, "grads", &g));
+    sglir_type type = sglir_type_make(SGL_F64, 1, dims);
+    sglir_id x = sglir_input(g, SGL_PARAMETER, "x", &type);
+    for (int i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "g%d", i);
+        sglir_id y = sglir_scale(g, sglir_unary(g, SGLIR_OP_SILU, x), 1 + i);
+        for (int order = 0; order <= (int)twice; order++) {
+            sglir_id args[2] = { sglir_reduce(g, SGLIR_OP_REDUCE_SUM, y, axes, 1, false), x };
+            y = sglir_emit(g, SGLIR_OP_GRAD, args, 2, NULL, 0, NULL);
+        }
+        sglir_output_add(g, SGLIR_FETCH, name, y);
+    }
+    must(&b, "grads", sglir_status(g));
+    int64_t before = b.env.allocations;
+    g = through(&b, "grads", sglpass_autodiff, g);
+    int64_t all = b.env.allocations - before;
+    sglir_graph_free(g);
+    assert_int_equal(b.env.bytes_in_use, 0);
+    return all;
+}
+
+static void test_many_grads_in_few_walks(void **state)
+{
+    (void)state;
+    for (int twice = 0; twice <= 1; twice++) {
+        int64_t few = allocations_of_grads(50, twice), many = allocations_of_grads(400, twice);
+        assert_true(many < 12 * few); /* 8 when linear; 64 where each grad has a walk of its own */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_integers_are_no_path),
         cmocka_unit_test(test_grad_in_a_loop),
         cmocka_unit_test(test_each_allocation_fails),
+        cmocka_unit_test(test_many_grads_in_few_walks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
