@@ -310,7 +310,8 @@ static bool run_node(walk *w, sglir_id id)
     for (uint32_t i = 0; i < node->arg_count; i++) args[i] = &w->values[sglir_arg(g, node, i)];
     for (uint32_t i = 0; i < node->out_count; i++) results[i] = zeros_of(g, node->out_first + i);
     interp_call call = { .in = w->in, .g = g, .node = node, .args = args, .results = results };
-    bool known = interp_elementwise(&call) || interp_plain(&call) || interp_composite(&call);
+    bool known = interp_elementwise(&call) || interp_plain(&call) || interp_along(&call) || interp_window(&call) ||
+                 interp_composite(&call);
     for (uint32_t i = 0; i < node->out_count; i++) {
         settle(w->in, &results[i]);
         put(w, node->out_first + i, results[i]);

@@ -72,6 +72,36 @@ static double log_sum_exp(const double *x, int64_t count)
     return most + log(sum);
 }
 
+static void logsumexp(const interp_call *call)
+{
+    const interp_tensor *x = call->args[0];
+    interp_tensor *out = &call->results[0];
+    int count;
+    const int64_t *axes = interp_ints(call, "axes", &count);
+    int64_t kept[SGL_MAX_RANK], index[SGL_MAX_RANK], own[SGL_MAX_RANK], terms = 1;
+    for (int i = 0; i < x->rank; i++) kept[i] = x->dims[i];
+    for (int i = 0; i < count; i++) {
+        terms *= x->dims[axes[i]];
+        kept[axes[i]] = 1;
+    }
+    double *row = calloc((size_t)terms + 1, sizeof *row);
+    for (int64_t e = 0; e < out->count; e++) {
+        int64_t found = 0;
+        bool nan = false;
+        for (int64_t from = 0; from < x->count; from++) {
+            interp_unravel(from, x->rank, x->dims, index);
+            for (int i = 0; i < x->rank; i++) own[i] = kept[i] == 1 ? 0 : index[i];
+            if (interp_ravel(x->rank, kept, own) != e) continue;
+            row[found++] = x->floats[from];
+            nan = nan || isnan(x->floats[from]);
+        }
+        double most = log_sum_exp(row, found);
+        for (int64_t i = 0; i < found; i++) most = isinf(row[i]) && row[i] > 0 ? INFINITY : most;
+        out->floats[e] = nan ? NAN : most;
+    }
+    free(row);
+}
+
 static void softmax(const interp_call *call)
 {
     const interp_tensor *x = call->args[0];
@@ -268,6 +298,7 @@ bool interp_composite(const interp_call *call)
     switch (call->node->op) {
     case SGLIR_OP_MATMUL: matmul(call); return true;
     case SGLIR_OP_LINEAR: linear(call); return true;
+    case SGLIR_OP_LOGSUMEXP: logsumexp(call); return true;
     case SGLIR_OP_SOFTMAX: softmax(call); return true;
     case SGLIR_OP_RMS_NORM:
     case SGLIR_OP_LAYER_NORM: norm(call); return true;

@@ -42,6 +42,9 @@ static bool float_op(sglir_op op, bool exact, double a, double b, double *out)
     case SGLIR_OP_ERF: *out = erf(a); return true;
     case SGLIR_OP_SIGMOID: *out = interp_sigmoid(a); return true;
     case SGLIR_OP_FLOOR: *out = floor(a); return true;
+    case SGLIR_OP_ROUND: *out = nearbyint(a); return true;
+    case SGLIR_OP_EXPM1: *out = expm1(a); return true;
+    case SGLIR_OP_LOG1P: *out = log1p(a); return true;
     case SGLIR_OP_SILU: *out = a * interp_sigmoid(a); return true;
     case SGLIR_OP_SILU_GRAD: *out = b * interp_sigmoid(a) * (1 + a * (1 - interp_sigmoid(a))); return true;
     case SGLIR_OP_GELU: *out = gelu(a, exact); return true;
@@ -69,6 +72,16 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* Bits of a dtype of that many, whether with a sign; amounts outside of 0..bits-1 move all bits out. The result's high
+ * bits are cut off by the caller. */
+static int64_t shifted(sglir_op op, int64_t a, int64_t amount, int bits)
+{
+    bool all = amount < 0 || amount >= bits;
+    if (op == SGLIR_OP_SHIFT_LEFT) return all ? 0 : (int64_t)((uint64_t)a << amount);
+    if (all) return a < 0 ? -1 : 0;
+    return a < 0 ? ~(~a >> amount) : a >> amount; /* what is held is extended by its sign already */
+}
+
 static bool int_op(sglir_op op, int64_t a, int64_t b, int64_t *out)
 {
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
@@ -84,6 +97,10 @@ static bool int_op(sglir_op op, int64_t a, int64_t b, int64_t *out)
     case SGLIR_OP_REMAINDER: *out = b == 0 ? 0 : (int64_t)(x - y * (uint64_t)floor_div(a, b)); return true;
     case SGLIR_OP_MAXIMUM: *out = a > b ? a : b; return true;
     case SGLIR_OP_MINIMUM: *out = a < b ? a : b; return true;
+    case SGLIR_OP_BIT_NOT: *out = ~a; return true;
+    case SGLIR_OP_BIT_AND: *out = a & b; return true;
+    case SGLIR_OP_BIT_OR: *out = a | b; return true;
+    case SGLIR_OP_BIT_XOR: *out = a ^ b; return true;
     case SGLIR_OP_NOT: *out = a == 0; return true;
     case SGLIR_OP_AND: *out = a != 0 && b != 0; return true;
     case SGLIR_OP_OR: *out = a != 0 || b != 0; return true;
@@ -129,6 +146,14 @@ static bool one_element(const interp_call *call, sglir_op op, bool exact, int64_
         interp_move(out, i, a->ints[i] != 0 ? call->args[1] : call->args[2], i);
         return true;
     }
+    if (op == SGLIR_OP_SHIFT_LEFT || op == SGLIR_OP_SHIFT_RIGHT) {
+        out->ints[i] = shifted(op, a->ints[i], b->ints[i], sglcore_dtype_bits(a->dtype));
+        return true;
+    }
+    if (op == SGLIR_OP_BIT_NOT && out->dtype == SGL_BOOL) {
+        out->ints[i] = a->ints[i] == 0;
+        return true;
+    }
     int64_t truth;
     if (out->dtype == SGL_BOOL && compare_op(op, a, b, i, &truth)) {
         out->ints[i] = truth;
@@ -138,10 +163,26 @@ static bool one_element(const interp_call *call, sglir_op op, bool exact, int64_
     return int_op(op, a->ints[i], b != NULL ? b->ints[i] : 0, &out->ints[i]);
 }
 
+/* Bounds beyond what integers hold bound nothing. */
+static void clamp(const interp_call *call)
+{
+    double low = interp_float(call, "minimum"), high = interp_float(call, "maximum");
+    for (int64_t i = 0; i < call->results[0].count; i++) {
+        double x = interp_get(call->args[0], i);
+        interp_move(&call->results[0], i, call->args[0], i);
+        if (x < low) interp_set(&call->results[0], i, low);
+        if (x > high) interp_set(&call->results[0], i, high);
+    }
+}
+
 bool interp_elementwise(const interp_call *call)
 {
     sglir_op op = (sglir_op)call->node->op;
     if (!(sglir_ops[op].flags & SGLIR_ELEMENTWISE) && op != SGLIR_OP_COPY) return false;
+    if (op == SGLIR_OP_CLAMP) {
+        clamp(call);
+        return true;
+    }
     bool exact = (op == SGLIR_OP_GELU || op == SGLIR_OP_GELU_GRAD) && interp_int(call, "exact") != 0;
     for (int64_t i = 0; i < call->results[0].count; i++) {
         if (!one_element(call, op, exact, i)) return false;

@@ -15,7 +15,9 @@ typedef struct interp_call {
 
 /* Each computes the node and returns true, or returns false when the op is not one of its. */
 bool interp_elementwise(const interp_call *call);
-bool interp_plain(const interp_call *call); /* generators, reductions, movement, products, by index */
+bool interp_plain(const interp_call *call);  /* generators, reductions, movement, products, by index */
+bool interp_along(const interp_call *call);  /* along axes: recurrences, orders, what is taken by an index */
+bool interp_window(const interp_call *call); /* windows and convolutions */
 bool interp_composite(const interp_call *call);
 
 /* Elementwise in double, for composites too. */

@@ -66,6 +66,7 @@ static void random_normal(const interp_call *call)
 
 static int64_t int_extreme(sgl_dtype dtype, bool least)
 {
+    if (dtype == SGL_BOOL) return !least;
     int bits = sglcore_dtype_bits(dtype);
     if (!sglcore_dtype_is_signed(dtype)) return least ? 0 : (INT64_C(1) << bits) - 1;
     if (bits == 64) return least ? INT64_MIN : INT64_MAX;
@@ -78,6 +79,8 @@ static void take_in(sglir_op op, interp_tensor *out, int64_t to, const interp_te
         double a = out->floats[to], b = x->floats[from];
         if (op == SGLIR_OP_REDUCE_SUM || op == SGLIR_OP_MEAN) {
             out->floats[to] = a + b;
+        } else if (op == SGLIR_OP_REDUCE_PROD) {
+            out->floats[to] = a * b;
         } else if (isnan(a) || isnan(b)) {
             out->floats[to] = NAN;
         } else {
@@ -88,6 +91,8 @@ static void take_in(sglir_op op, interp_tensor *out, int64_t to, const interp_te
     int64_t a = out->ints[to], b = x->ints[from];
     if (op == SGLIR_OP_REDUCE_SUM) {
         out->ints[to] = (int64_t)((uint64_t)a + (uint64_t)b);
+    } else if (op == SGLIR_OP_REDUCE_PROD) {
+        out->ints[to] = (int64_t)((uint64_t)a * (uint64_t)b);
     } else if (op == SGLIR_OP_REDUCE_MAX ? b > a : b < a) {
         out->ints[to] = b;
     }
@@ -106,6 +111,7 @@ static void reduce(const interp_call *call, sglir_op op)
         kept[axes[i]] = 1;
         summed *= x->dims[axes[i]];
     }
+    for (int64_t e = 0; e < out->count && op == SGLIR_OP_REDUCE_PROD; e++) interp_set(out, e, 1);
     for (int64_t e = 0; e < out->count && (op == SGLIR_OP_REDUCE_MAX || op == SGLIR_OP_REDUCE_MIN); e++) {
         bool least = op == SGLIR_OP_REDUCE_MAX;
         if (out->floats != NULL) {
@@ -320,6 +326,7 @@ bool interp_plain(const interp_call *call)
     case SGLIR_OP_REDUCE_SUM:
     case SGLIR_OP_REDUCE_MAX:
     case SGLIR_OP_REDUCE_MIN:
+    case SGLIR_OP_REDUCE_PROD:
     case SGLIR_OP_MEAN: reduce(call, (sglir_op)call->node->op); return true;
     case SGLIR_OP_RESHAPE:
     case SGLIR_OP_PACK:

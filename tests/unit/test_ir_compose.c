@@ -20,6 +20,10 @@ typedef struct compose_case {
     const char *label, *args, *attrs;
 } compose_case;
 
+#define CONV_1 "stride=[2], dilation=[1], low=[1], high=[1]"
+#define CONV_2 "stride=[1,2], dilation=[2,1], low=[1,1], high=[0,-1]"
+#define CONV_3 "stride=[1,1,2], dilation=[1,2,1], low=[0,0,0], high=[0,1,0]"
+
 static const compose_case cases[] = {
     { SGLIR_OP_SILU, "", "x f64 [3,7]", "" },
     { SGLIR_OP_SILU_GRAD, "", "x f64 [3,7] xd f64 [3,7]", "" },
@@ -30,6 +34,36 @@ static const compose_case cases[] = {
     { SGLIR_OP_MEAN, "", "x f64 [2,3,4]", "axes=[0,2]" },
     { SGLIR_OP_MEAN, "kept", "x f64 [2,3,4]", "axes=[1], keep=1" },
     { SGLIR_OP_MEAN, "of nothing", "x f64 [2,0]", "axes=[1]" },
+    { SGLIR_OP_CLAMP, "", "x f64 [3,7]", "minimum=-1, maximum=0.5" },
+    { SGLIR_OP_CLAMP, "one bound", "x f64 [3,7]", "minimum=0.25" },
+    { SGLIR_OP_CLAMP, "integers", "t i8 [3,7]", "minimum=1, maximum=3" },
+    { SGLIR_OP_CLAMP, "no bound", "t u8 [3,7]", "" },
+    { SGLIR_OP_LOGSUMEXP, "", "x f64 [2,3,4]", "axes=[0,2]" },
+    { SGLIR_OP_LOGSUMEXP, "kept", "x f64 [2,3,4]", "axes=[1], keep=1" },
+    { SGLIR_OP_LOGSUMEXP, "of nothing", "x f64 [2,0]", "axes=[1]" },
+    { SGLIR_OP_LOGSUMEXP, "over no axis", "x f64 [2,3]", "axes=[]" },
+    { SGLIR_OP_CUMULATIVE_PROD, "", "x f64 [2,5,3]", "axis=1" },
+    { SGLIR_OP_CUMULATIVE_PROD, "reverse", "x f64 [2,5,3]", "axis=1, reverse=1" },
+    { SGLIR_OP_CUMULATIVE_PROD, "exclusive", "x f64 [2,5,3]", "axis=1, exclusive=1" },
+    { SGLIR_OP_CUMULATIVE_PROD, "reverse, exclusive", "t i16 [5]", "axis=0, reverse=1, exclusive=1" },
+    { SGLIR_OP_CUMULATIVE_PROD, "of nothing", "x f64 [2,0]", "axis=1, exclusive=1" },
+    { SGLIR_OP_CUMULATIVE_PROD, "of one", "x f64 [2,1]", "axis=1, exclusive=1" },
+    { SGLIR_OP_TOP_K, "", "x f64 [2,7]", "k=3" },
+    { SGLIR_OP_TOP_K, "ties", "t i8 [2,16]", "k=9" },
+    { SGLIR_OP_TOP_K, "none", "x f64 [2,0]", "k=0" },
+    { SGLIR_OP_CONV, "", "x f64 [2,7,4] xw f64 [6,3,4]", CONV_1 },
+    { SGLIR_OP_CONV, "groups", "x f64 [2,7,4] xw f64 [6,3,2]", CONV_1 ", groups=2" },
+    { SGLIR_OP_CONV, "depthwise", "x f64 [2,7,4] xw f64 [4,3,1]", CONV_1 ", groups=4" },
+    { SGLIR_OP_CONV, "two dimensions", "x f64 [2,7,6,4] xw f64 [6,2,3,4]", CONV_2 },
+    { SGLIR_OP_CONV, "two dimensions, groups", "x f64 [2,7,6,4] xw f64 [6,2,3,2]", CONV_2 ", groups=2" },
+    { SGLIR_OP_CONV, "three dimensions, groups", "x f64 [1,3,4,3,2] xw f64 [2,2,2,1,1]", CONV_3 ", groups=2" },
+    { SGLIR_OP_CONV, "no samples", "x f64 [0,7,4] xw f64 [6,3,4]", CONV_1 },
+    { SGLIR_OP_CONV_INPUT_GRAD, "", "xd f64 [2,4,6] xw f64 [6,3,4]", "extent=[7], " CONV_1 },
+    { SGLIR_OP_CONV_INPUT_GRAD, "two dimensions, groups", "xd f64 [2,6,2,6] xw f64 [6,2,3,2]",
+      "extent=[7,6], groups=2, " CONV_2 },
+    { SGLIR_OP_CONV_WEIGHT_GRAD, "", "x f64 [2,7,4] xd f64 [2,4,6]", "size=[3], " CONV_1 },
+    { SGLIR_OP_CONV_WEIGHT_GRAD, "two dimensions, groups", "x f64 [2,7,6,4] xd f64 [2,6,2,6]",
+      "size=[2,3], groups=2, " CONV_2 },
     { SGLIR_OP_MATMUL, "plain", "xa f64 [3,4] xb f64 [4,5]", "" },
     { SGLIR_OP_MATMUL, "stacks", "xa f64 [2,3,4] xb f64 [2,4,5]", "" },
     { SGLIR_OP_MATMUL, "stack by plain", "xa f64 [6,2,3,4] xb f64 [4,5]", "" },

@@ -16,6 +16,8 @@
 #define OF_P(dims, line) IN(0, "p", "f64", dims) line "\nfetch \"y\" %1\n"
 #define OF_XX(a, b, line) IN(0, "xa", "f64", a) IN(1, "xb", "f64", b) line "\nfetch \"y\" %2\n"
 #define OF_XP(a, b, line) IN(0, "x", "f64", a) IN(1, "p", "f64", b) line "\nfetch \"y\" %2\n"
+#define PLACES_1 "stride=[2], dilation=[1], low=[1], high=[1]"
+#define PLACES_2 "stride=[1,2], dilation=[2,1], low=[1,1], high=[0,-1]"
 #define QKV(t, h, s, g)                                                                                                \
     IN(0, "xq", "f64", "2," #t "," #h ",4")                                                                            \
     IN(1, "xk", "f64", "2," #s "," #g ",4")                                                                            \
@@ -45,6 +47,10 @@ static const vjp_case vjp_cases[] = {
     { SGLIR_OP_TANH, 2, "", OF_X("2,3", "%1 = tanh(%0)") },
     { SGLIR_OP_ERF, 2, "", OF_X("2,3", "%1 = erf(%0)") },
     { SGLIR_OP_SIGMOID, 2, "", OF_X("2,3", "%1 = sigmoid(%0)") },
+    { SGLIR_OP_LOG1P, 2, "", OF_P("2,3", "%1 = log1p(%0)") },
+    { SGLIR_OP_EXPM1, 2, "", OF_X("2,3", "%1 = expm1(%0)") },
+    { SGLIR_OP_CLAMP, 1, "", OF_X("2,8", "%1 = clamp(%0) {minimum=-0.7, maximum=1.1}") },
+    { SGLIR_OP_CLAMP, 1, "one bound", OF_X("2,8", "%1 = clamp(%0) {maximum=0.3}") },
     { SGLIR_OP_SILU, 2, "", OF_X("2,3", "%1 = silu(%0)") },
     { SGLIR_OP_GELU, 2, "by tanh", OF_X("2,3", "%1 = gelu(%0)") },
     { SGLIR_OP_GELU, 2, "exact", OF_X("2,3", "%1 = gelu(%0) {exact=1}") },
@@ -78,7 +84,50 @@ static const vjp_case vjp_cases[] = {
     { SGLIR_OP_REDUCE_MAX, 1, "kept", OF_X("2,3,4", "%1 = reduce_max(%0) {axes=[2], keep=1}") },
     { SGLIR_OP_REDUCE_MIN, 1, "", OF_X("2,3,4", "%1 = reduce_min(%0) {axes=[1]}") },
     { SGLIR_OP_MEAN, 1, "", OF_X("2,3,4", "%1 = mean(%0) {axes=[0,1]}") },
+    { SGLIR_OP_REDUCE_PROD, 2, "", OF_X("2,3,2", "%1 = reduce_prod(%0) {axes=[0,2]}") },
+    { SGLIR_OP_REDUCE_PROD, 2, "kept", OF_X("2,3", "%1 = reduce_prod(%0) {axes=[0], keep=1}") },
+    { SGLIR_OP_REDUCE_PROD, 1, "of nothing", OF_X("2,0", "%1 = reduce_prod(%0) {axes=[1]}") },
+    { SGLIR_OP_REDUCE_PROD, 1, "over no axis", OF_X("2", "%1 = reduce_prod(%0) {axes=[]}") },
+    { SGLIR_OP_LOGSUMEXP, 2, "", OF_X("2,3,4", "%1 = logsumexp(%0) {axes=[0,2]}") },
+    { SGLIR_OP_LOGSUMEXP, 1, "kept", OF_X("2,3", "%1 = logsumexp(%0) {axes=[1], keep=1}") },
+    /* along an axis */
+    { SGLIR_OP_RECURRENCE, 2, "", OF_XX("2,4", "2,4", "%2 = recurrence(%0, %1) {axis=1}") },
+    { SGLIR_OP_RECURRENCE, 2, "in reverse", OF_XX("3,2", "3,2", "%2 = recurrence(%0, %1) {axis=0, reverse=1}") },
+    { SGLIR_OP_RECURRENCE, 1, "of nothing", OF_XX("2,0", "2,0", "%2 = recurrence(%0, %1) {axis=1}") },
+    { SGLIR_OP_RECURRENCE, 1, "of one", OF_XX("2,1", "2,1", "%2 = recurrence(%0, %1) {axis=1}") },
+    { SGLIR_OP_CUMULATIVE_SUM, 1, "", OF_X("2,4", "%1 = cumulative_sum(%0) {axis=1}") },
+    { SGLIR_OP_CUMULATIVE_SUM, 1, "all before, in reverse",
+      OF_X("4,2", "%1 = cumulative_sum(%0) {axis=0, reverse=1, exclusive=1}") },
+    { SGLIR_OP_CUMULATIVE_PROD, 2, "", OF_X("2,4", "%1 = cumulative_prod(%0) {axis=1}") },
+    { SGLIR_OP_CUMULATIVE_PROD, 2, "all before, in reverse",
+      OF_X("4,2", "%1 = cumulative_prod(%0) {axis=0, reverse=1, exclusive=1}") },
+    { SGLIR_OP_SORT, 1, "", OF_X("2,5", "%1, %2 = sort(%0) {axis=1}") },
+    { SGLIR_OP_SORT, 2, "of squares, descending",
+      OF_X("5,2", "%3 = mul(%0, %0)\n%1, %2 = sort(%3) {axis=0, descending=1}") },
+    { SGLIR_OP_TOP_K, 1, "", OF_X("2,5", "%1, %2 = top_k(%0) {k=2}") },
+    { SGLIR_OP_TAKE_ALONG, 1, "",
+      IN(0, "x", "f64", "2,5,2") FEED(1, "i", "i32", "2,4,2") "%2 = take_along(%0, %1) {axis=1}\nfetch \"y\" %2\n" },
+    { SGLIR_OP_ADD_ALONG, 1, "",
+      IN(0, "x", "f64", "2,7,2")
+          FEED(1, "i", "i64", "2,7,2") "%2 = add_along(%1, %0) {axis=1, extent=4}\nfetch \"y\" %2\n" },
+    /* windows */
+    { SGLIR_OP_WINDOWS, 1, "", OF_X("2,5,2", "%1 = windows(%0) {size=[3], " PLACES_1 "}") },
+    { SGLIR_OP_WINDOWS, 1, "in two dimensions, padded by a number, cut",
+      OF_X("1,5,4,2", "%1 = windows(%0) {size=[2,3], value=0.5, " PLACES_2 "}") },
+    { SGLIR_OP_WINDOWS_ADD, 1, "", OF_X("2,3,3,2", "%1 = windows_add(%0) {extent=[5], " PLACES_1 "}") },
+    { SGLIR_OP_CONV, 2, "", OF_XX("2,5,3", "2,3,3", "%2 = conv(%0, %1) {" PLACES_1 "}") },
+    { SGLIR_OP_CONV, 2, "two dimensions, groups",
+      OF_XX("1,5,4,4", "2,2,3,2", "%2 = conv(%0, %1) {groups=2, " PLACES_2 "}") },
+    { SGLIR_OP_CONV_INPUT_GRAD, 2, "",
+      OF_XX("2,3,2", "2,3,3", "%2 = conv_input_grad(%0, %1) {extent=[5], " PLACES_1 "}") },
+    { SGLIR_OP_CONV_INPUT_GRAD, 1, "two dimensions, groups",
+      OF_XX("1,4,1,2", "2,2,3,2", "%2 = conv_input_grad(%0, %1) {extent=[5,4], groups=2, " PLACES_2 "}") },
+    { SGLIR_OP_CONV_WEIGHT_GRAD, 2, "",
+      OF_XX("2,5,3", "2,3,2", "%2 = conv_weight_grad(%0, %1) {size=[3], " PLACES_1 "}") },
+    { SGLIR_OP_CONV_WEIGHT_GRAD, 1, "two dimensions, groups",
+      OF_XX("1,5,4,4", "1,4,1,2", "%2 = conv_weight_grad(%0, %1) {size=[2,3], groups=2, " PLACES_2 "}") },
     /* movement */
+    { SGLIR_OP_FLIP, 1, "", OF_X("2,3,4", "%1 = flip(%0) {axes=[0,2]}") },
     { SGLIR_OP_RESHAPE, 1, "", OF_X("2,6", "%1 = reshape(%0) {dims=[3,4]}") },
     { SGLIR_OP_BROADCAST, 1, "", OF_X("3,1", "%1 = broadcast(%0) {dims=[2,3,4]}") },
     { SGLIR_OP_TRANSPOSE, 1, "", OF_X("2,3,4", "%1 = transpose(%0) {order=[2,0,1]}") },

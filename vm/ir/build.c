@@ -15,7 +15,7 @@
  *   signed and unsigned       the signed one when it is wider, else the signed one twice as wide as the unsigned
  *
  * A weak constant takes the other's dtype, except a fractional kind with integers or bool: f32, and an integer kind with
- * bool: i32. Ops of floats (exp, ...) make f32 of integers. */
+ * bool: i32. Ops of floats (exp, mean, ...) make f32 of integers. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -243,6 +243,12 @@ static sglir_id build_other(sglir_graph *g, sglir_op op, const sglir_id *args, i
     const sglir_named *dims = find(&t, "dims");
     int rank = arg_count > 0 ? sglir_type_of(g, args[0])->rank : dims != NULL ? (int)dims->i : 0;
     tidy_axes(&t, op, rank);
+    sglir_id x = arg_count > 0 ? args[0] : SGLIR_NONE;
+    bool of_floats = op == SGLIR_OP_MEAN || op == SGLIR_OP_LOGSUMEXP;
+    if (of_floats && arg_count == 1 && kind_of((sgl_dtype)sglir_type_of(g, x)->dtype) < 2) {
+        x = sglir_cast(g, x, SGL_F32);
+        args = &x;
+    }
     if (op == SGLIR_OP_RESHAPE && arg_count > 0) tidy_dims(&t, sglir_type_of(g, args[0]));
     return sglir_emit(g, op, args, arg_count, t.attrs, t.count, out);
 }

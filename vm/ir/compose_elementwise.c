@@ -1,6 +1,8 @@
 /* compose_elementwise.c -- decompositions of activations and of mean; what all decompositions share.
  *
  * In: arguments in the graph that grows. Out: ids of values made by primitives. */
+#include <math.h>
+
 #include "ir/compose.h"
 
 /* ---- shared --------------------------------------------------------------------------------------------------- */
@@ -102,6 +104,19 @@ void sglir_compose_gelu_grad(sglir_graph *g, const sglir_graph *from_graph, cons
         slope = sglir_scale(g, sglir_add(g, plus(g, t, 1), bend), 0.5);
     }
     out[0] = sglir_mul(g, slope, args[1]);
+}
+
+/* ---- bounds --------------------------------------------------------------------------------------------------- */
+
+void sglir_compose_clamp(sglir_graph *g, const sglir_graph *from_graph, const sglir_node *node, const sglir_id *args,
+                         sglir_id *out)
+{
+    double low = sglir_attr_float(from_graph, node, "minimum"), high = sglir_attr_float(from_graph, node, "maximum");
+    if (g->status != SGL_OK) return;
+    sgl_dtype dtype = (sgl_dtype)sglir_type_of(g, args[0])->dtype;
+    out[0] = args[0];
+    if (isfinite(low)) out[0] = sglir_binary(g, SGLIR_OP_MAXIMUM, out[0], sglir_constant(g, dtype, low));
+    if (isfinite(high)) out[0] = sglir_binary(g, SGLIR_OP_MINIMUM, out[0], sglir_constant(g, dtype, high));
 }
 
 /* ---- mean ----------------------------------------------------------------------------------------------------- */

@@ -192,6 +192,28 @@ sglir_id sglir_slice(sglir_graph *g, sglir_id x, int axis, int64_t start, int64_
     return sglir_emit(g, SGLIR_OP_SLICE, &x, 1, attrs, 3, NULL);
 }
 
+sglir_id sglir_pad(sglir_graph *g, sglir_id x, int axis, int64_t before, int64_t after)
+{
+    if (before == 0 && after == 0) return x;
+    const sglir_named attrs[] = { SGLIR_I("axis", axis), SGLIR_I("before", before), SGLIR_I("after", after) };
+    return sglir_emit(g, SGLIR_OP_PAD, &x, 1, attrs, 3, NULL);
+}
+
+sglir_id sglir_shift(sglir_graph *g, sglir_id x, int axis, bool back)
+{
+    if (!usable(g, SGLIR_OP_SLICE, x)) return SGLIR_NONE;
+    int64_t extent = sglir_type_of(g, x)->dims[axis];
+    if (extent == 0) return x;
+    return sglir_pad(g, sglir_slice(g, x, axis, back, extent - !back), axis, !back, back);
+}
+
+sglir_id sglir_recurrence(sglir_graph *g, sglir_id a, sglir_id b, int axis, bool reverse)
+{
+    const sglir_id args[] = { a, b };
+    const sglir_named attrs[] = { SGLIR_I("axis", axis), SGLIR_I("reverse", reverse) };
+    return sglir_emit(g, SGLIR_OP_RECURRENCE, args, 2, attrs, 2, NULL);
+}
+
 sglir_id sglir_dot(sglir_graph *g, sglir_id a, sglir_id b, int batch, const int64_t *batch_a, const int64_t *batch_b,
                    int contract, const int64_t *contract_a, const int64_t *contract_b)
 {

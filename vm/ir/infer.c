@@ -45,6 +45,20 @@ sgl_status sglir_infer_axis(const sglir_infer *in, int64_t axis, int rank)
     return sglir_infer_fail(in, "axis %" PRId64 " is not among the axes 0..%d", axis, rank - 1);
 }
 
+sgl_status sglir_infer_axes(const sglir_infer *in, int rank, unsigned *axes)
+{
+    const sglir_named *list = sglir_infer_attr(in, "axes");
+    *axes = 0;
+    for (int64_t i = 0; i < list->i; i++) {
+        SGLCORE_TRY(sglir_infer_axis(in, list->ints[i], rank));
+        if (i > 0 && list->ints[i] <= list->ints[i - 1])
+            return sglir_infer_fail(in, "the axes must ascend, %" PRId64 " stands before %" PRId64, list->ints[i - 1],
+                                    list->ints[i]);
+        *axes |= 1u << list->ints[i];
+    }
+    return SGL_OK;
+}
+
 sgl_status sglir_infer_same_dtype(const sglir_infer *in, int first, int last)
 {
     const sglir_type *a = sglir_infer_arg(in, first);

@@ -63,6 +63,8 @@ sgl_status sglir_infer_fail(const sglir_infer *in, const char *format, ...) SGL_
 
 /* Checks that fail with a message. */
 sgl_status sglir_infer_axis(const sglir_infer *in, int64_t axis, int rank);
+/* Of the attribute axes: each among 0..rank-1 and in ascending order; a bit for each. */
+sgl_status sglir_infer_axes(const sglir_infer *in, int rank, unsigned *axes);
 sgl_status sglir_infer_same_dtype(const sglir_infer *in, int first, int last);
 sgl_status sglir_infer_same_shape(const sglir_infer *in, int first, int last);
 sgl_status sglir_infer_is_float(const sglir_infer *in, int i);

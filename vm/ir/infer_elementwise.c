@@ -2,6 +2,7 @@
  *
  * In: argument types, already of one shape and dtype (build.c sees to that for users). Out: whole types. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "ir/infer.h"
 
@@ -89,6 +90,40 @@ sgl_status sglir_infer_float(const sglir_infer *in)
     return alike(in);
 }
 
+/* A bound within the dtype, or an infinite one, which is none. */
+static sgl_status check_bound(const sglir_infer *in, const char *name)
+{
+    sgl_dtype dtype = (sgl_dtype)in->results[0].dtype;
+    double bound = sglir_infer_attr(in, name)->f;
+    if (!isnan(bound) && (isinf(bound) || sglir_dtype_holds(dtype, bound))) return SGL_OK;
+    return sglir_infer_fail(in, "the %s %.17g is no %s", name, bound, sgl_dtype_name(dtype));
+}
+
+sgl_status sglir_infer_clamp(const sglir_infer *in)
+{
+    double low = sglir_infer_attr(in, "minimum")->f, high = sglir_infer_attr(in, "maximum")->f;
+    SGLCORE_TRY(sglir_infer_arithmetic(in));
+    SGLCORE_TRY(check_bound(in, "minimum"));
+    SGLCORE_TRY(check_bound(in, "maximum"));
+    if (low <= high) return SGL_OK;
+    return sglir_infer_fail(in, "the minimum %.17g is above the maximum %.17g", low, high);
+}
+
+/* Integers and bool. */
+sgl_status sglir_infer_bits(const sglir_infer *in)
+{
+    SGLCORE_TRY(alike(in));
+    sgl_dtype dtype = (sgl_dtype)in->results[0].dtype;
+    if (!sglcore_dtype_is_float(dtype)) return SGL_OK;
+    return sglir_infer_fail(in, "is not defined for %s: only integers and bool have bits", sgl_dtype_name(dtype));
+}
+
+sgl_status sglir_infer_shift(const sglir_infer *in)
+{
+    SGLCORE_TRY(alike(in));
+    return sglir_infer_is_index(in, 0);
+}
+
 sgl_status sglir_infer_logical(const sglir_infer *in)
 {
     for (int i = 0; i < in->arg_count; i++) {
@@ -158,18 +193,13 @@ sgl_status sglir_infer_accumulate(const sglir_infer *in)
 sgl_status sglir_infer_reduce(const sglir_infer *in)
 {
     const sglir_type *x = sglir_infer_arg(in, 0);
-    const sglir_named *axes = sglir_infer_attr(in, "axes");
     bool keep = sglir_infer_int(in, "keep") != 0;
-    if (x->dtype == SGL_BOOL) return sglir_infer_fail(in, "is not defined for bool; cast to a number first");
-    if (in->op == SGLIR_OP_MEAN) SGLCORE_TRY(sglir_infer_is_float(in, 0));
-    unsigned reduced = 0;
-    for (int64_t i = 0; i < axes->i; i++) {
-        SGLCORE_TRY(sglir_infer_axis(in, axes->ints[i], x->rank));
-        if (i > 0 && axes->ints[i] <= axes->ints[i - 1])
-            return sglir_infer_fail(in, "the axes must ascend, %" PRId64 " stands before %" PRId64, axes->ints[i - 1],
-                                    axes->ints[i]);
-        reduced |= 1u << axes->ints[i];
-    }
+    bool extreme = in->op == SGLIR_OP_REDUCE_MAX || in->op == SGLIR_OP_REDUCE_MIN;
+    if (x->dtype == SGL_BOOL && !extreme)
+        return sglir_infer_fail(in, "is not defined for bool; cast to a number first");
+    if (in->op == SGLIR_OP_MEAN || in->op == SGLIR_OP_LOGSUMEXP) SGLCORE_TRY(sglir_infer_is_float(in, 0));
+    unsigned reduced;
+    SGLCORE_TRY(sglir_infer_axes(in, x->rank, &reduced));
     sglir_type *result = &in->results[0];
     *result = sglir_type_make((sgl_dtype)x->dtype, 0, NULL);
     for (int i = 0; i < x->rank; i++) {

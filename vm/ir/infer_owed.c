@@ -37,7 +37,7 @@ static const char *owed_text(unsigned owed, char *text, size_t size)
 /* Ops that are linear only with some of their attributes. */
 static bool is_linear_here(const sglir_infer *in)
 {
-    if (in->op == SGLIR_OP_PAD) return sglir_infer_attr(in, "value")->f == 0;
+    if (in->op == SGLIR_OP_PAD || in->op == SGLIR_OP_WINDOWS) return sglir_infer_attr(in, "value")->f == 0;
     if (in->op == SGLIR_OP_CAST) return sglcore_dtype_is_float((sgl_dtype)sglir_infer_int(in, "to"));
     return true;
 }

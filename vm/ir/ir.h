@@ -257,6 +257,10 @@ sglir_id sglir_broadcast_like(sglir_graph *g, sglir_id x, sglir_id like);
 sglir_id sglir_sum_to_shape(sglir_graph *g, sglir_id x, int rank, const int64_t *dims); /* the transpose of broadcast */
 sglir_id sglir_transpose(sglir_graph *g, sglir_id x, const int64_t *order);
 sglir_id sglir_slice(sglir_graph *g, sglir_id x, int axis, int64_t start, int64_t stop);
+sglir_id sglir_pad(sglir_graph *g, sglir_id x, int axis, int64_t before, int64_t after); /* with zeros */
+/* Each element one place further along axis, or one back to the start; the place left free is 0, the last one is lost. */
+sglir_id sglir_shift(sglir_graph *g, sglir_id x, int axis, bool back);
+sglir_id sglir_recurrence(sglir_graph *g, sglir_id a, sglir_id b, int axis, bool reverse);
 /* dot_general as in XLA: result dims are [batch..., free of a..., free of b...]. */
 sglir_id sglir_dot(sglir_graph *g, sglir_id a, sglir_id b, int batch, const int64_t *batch_a, const int64_t *batch_b,
                    int contract, const int64_t *contract_a, const int64_t *contract_b);

@@ -3,43 +3,7 @@
  * In: a view of a node: op, types, attributes. Out: a label per dimension, -1 where it cannot be split; labels that are
  * summed over, labels that are refused. Odd invariant: a summed label makes those results partial in which it does not
  * stand, so a rule may mark a label as summed only when the op is a plain sum over it. */
-#include <assert.h>
-#include <string.h>
-
-#include "ir/infer.h"
-
-/* ---- for rules ------------------------------------------------------------------------------------------------ */
-
-static int fresh(sglir_labels *l) { return l->count++; }
-
-static int fresh_summed(sglir_labels *l)
-{
-    l->summed |= 1u << l->count;
-    return fresh(l);
-}
-
-static int fresh_refused(sglir_labels *l)
-{
-    l->refused |= 1u << l->count;
-    return fresh(l);
-}
-
-/* Labels of their own for the first `count` dims of `row`. */
-static void number(sglir_labels *l, int8_t *row, int count)
-{
-    for (int i = 0; i < count; i++) row[i] = (int8_t)fresh(l);
-}
-
-static void copy(int8_t *to, const int8_t *from, int count) { memcpy(to, from, (size_t)count); }
-
-static const sglir_named *attr(const sglir_view *v, const char *name)
-{
-    for (int i = 0; i < v->attr_count; i++) {
-        if (strcmp(v->attrs[i].name, name) == 0) return &v->attrs[i];
-    }
-    assert(!"the op has no attribute of this name");
-    return NULL;
-}
+#include "ir/labels.h"
 
 static bool contains(const sglir_named *list, int64_t value)
 {
@@ -48,13 +12,6 @@ static bool contains(const sglir_named *list, int64_t value)
     }
     return false;
 }
-
-/* ---- rules ---------------------------------------------------------------------------------------------------- */
-
-#define SGLIR_OP(NAME, text, minimum, maximum, results, flags, linear, attrs, infer, compose, vjp, labels, ...)        \
-    bool sglir_labels_##labels(const sglir_view *v, sglir_labels *l);
-#include "ir/ops.def"
-#undef SGLIR_OP
 
 bool sglir_labels_none(const sglir_view *v, sglir_labels *l)
 {
@@ -65,20 +22,22 @@ bool sglir_labels_none(const sglir_view *v, sglir_labels *l)
 bool sglir_labels_elementwise(const sglir_view *v, sglir_labels *l)
 {
     int rank = v->results[0]->rank;
-    number(l, l->results[0], rank);
-    for (int i = 0; i < v->arg_count; i++) copy(l->args[i], l->results[0], rank);
+    sglir_label_row(l, l->results[0], rank);
+    for (int i = 0; i < v->arg_count; i++) sglir_label_copy(l->args[i], l->results[0], rank);
     return true;
 }
 
 bool sglir_labels_reduce(const sglir_view *v, sglir_labels *l)
 {
-    const sglir_named *axes = attr(v, "axes");
-    bool keep = attr(v, "keep")->i != 0;
+    const sglir_named *axes = sglir_label_attr(v, "axes");
+    bool keep = sglir_label_attr(v, "keep")->i != 0;
     int at = 0;
     for (int i = 0; i < v->args[0]->rank; i++) {
         bool reduced = contains(axes, i);
-        /* A mean over parts would divide by the local count, and a type has no word for an owed maximum. */
-        int label = !reduced ? fresh(l) : v->op == SGLIR_OP_REDUCE_SUM ? fresh_summed(l) : fresh_refused(l);
+        /* A mean over parts would divide by the local count, and a type has no word for an owed maximum or product. */
+        int label = !reduced                       ? sglir_label(l)
+                    : v->op == SGLIR_OP_REDUCE_SUM ? sglir_label_summed(l)
+                                                   : sglir_label_refused(l);
         l->args[0][i] = (int8_t)label;
         if (!reduced) l->results[0][at] = (int8_t)label;
         if (!reduced || keep) at++;
@@ -124,15 +83,15 @@ bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
         if (lead_x < 0) continue;
         int lead_y = leader(y, first_j, j);
         if (lead_y < 0) lead_y = j > first_j ? first_j : -1;
-        int label = lead_y < 0 ? fresh_refused(l) : fresh(l);
+        int label = lead_y < 0 ? sglir_label_refused(l) : sglir_label(l);
         l->args[0][lead_x] = (int8_t)label;
         if (lead_y >= 0) l->results[0][lead_y] = (int8_t)label;
     }
-    const sglir_named *layout = attr(v, "layout"); /* says which dim it is where extents of 1 do not */
+    const sglir_named *layout = sglir_label_attr(v, "layout"); /* says which dim it is where extents of 1 do not */
     for (int axis = 0; axis < layout->i && axis < SGLIR_AXIS_COUNT; axis++) {
         int from = x->sharded[axis], to = (int)layout->ints[axis];
         if (from < 0 || to < 0 || to >= y->rank || x->dims[from] != 1) continue;
-        l->args[0][from] = l->results[0][to] = (int8_t)fresh(l);
+        l->args[0][from] = l->results[0][to] = (int8_t)sglir_label(l);
     }
     return true;
 }
@@ -141,7 +100,7 @@ bool sglir_labels_broadcast(const sglir_view *v, sglir_labels *l)
 {
     const sglir_type *x = v->args[0], *y = v->results[0];
     int lead = y->rank - x->rank;
-    number(l, l->results[0], y->rank);
+    sglir_label_row(l, l->results[0], y->rank);
     for (int i = 0; i < x->rank; i++) {
         if (x->dims[i] == y->dims[lead + i]) l->args[0][i] = l->results[0][lead + i];
     }
@@ -150,8 +109,8 @@ bool sglir_labels_broadcast(const sglir_view *v, sglir_labels *l)
 
 bool sglir_labels_transpose(const sglir_view *v, sglir_labels *l)
 {
-    const sglir_named *order = attr(v, "order");
-    number(l, l->args[0], v->args[0]->rank);
+    const sglir_named *order = sglir_label_attr(v, "order");
+    sglir_label_row(l, l->args[0], v->args[0]->rank);
     for (int64_t i = 0; i < order->i; i++) l->results[0][i] = l->args[0][order->ints[i]];
     return true;
 }
@@ -160,18 +119,18 @@ bool sglir_labels_transpose(const sglir_view *v, sglir_labels *l)
 bool sglir_labels_slice(const sglir_view *v, sglir_labels *l)
 {
     int rank = v->args[0]->rank;
-    number(l, l->args[0], rank);
-    copy(l->results[0], l->args[0], rank);
-    l->refused |= 1u << l->args[0][attr(v, "axis")->i];
+    sglir_label_row(l, l->args[0], rank);
+    sglir_label_copy(l->results[0], l->args[0], rank);
+    l->refused |= 1u << l->args[0][sglir_label_attr(v, "axis")->i];
     return true;
 }
 
 bool sglir_labels_concat(const sglir_view *v, sglir_labels *l)
 {
     int rank = v->results[0]->rank;
-    number(l, l->results[0], rank);
-    for (int i = 0; i < v->arg_count; i++) copy(l->args[i], l->results[0], rank);
-    l->refused |= 1u << l->results[0][attr(v, "axis")->i];
+    sglir_label_row(l, l->results[0], rank);
+    for (int i = 0; i < v->arg_count; i++) sglir_label_copy(l->args[i], l->results[0], rank);
+    l->refused |= 1u << l->results[0][sglir_label_attr(v, "axis")->i];
     return true;
 }
 
@@ -180,7 +139,7 @@ bool sglir_labels_dynamic_slice(const sglir_view *v, sglir_labels *l) { return s
 bool sglir_labels_dynamic_update(const sglir_view *v, sglir_labels *l)
 {
     sglir_labels_slice(v, l);
-    copy(l->args[1], l->args[0], v->args[0]->rank);
+    sglir_label_copy(l->args[1], l->args[0], v->args[0]->rank);
     return true;
 }
 
@@ -188,20 +147,20 @@ bool sglir_labels_dynamic_update(const sglir_view *v, sglir_labels *l)
 
 bool sglir_labels_dot(const sglir_view *v, sglir_labels *l)
 {
-    const sglir_named *batch_a = attr(v, "batch_a"), *batch_b = attr(v, "batch_b");
-    const sglir_named *contract_a = attr(v, "contract_a"), *contract_b = attr(v, "contract_b");
+    const sglir_named *batch_a = sglir_label_attr(v, "batch_a"), *batch_b = sglir_label_attr(v, "batch_b");
+    const sglir_named *contract_a = sglir_label_attr(v, "contract_a"), *contract_b = sglir_label_attr(v, "contract_b");
     int at = 0;
     for (int64_t i = 0; i < batch_a->i; i++) {
-        int label = fresh(l);
+        int label = sglir_label(l);
         l->args[0][batch_a->ints[i]] = l->args[1][batch_b->ints[i]] = l->results[0][at++] = (int8_t)label;
     }
     for (int64_t i = 0; i < contract_a->i; i++) {
-        int label = fresh_summed(l);
+        int label = sglir_label_summed(l);
         l->args[0][contract_a->ints[i]] = l->args[1][contract_b->ints[i]] = (int8_t)label;
     }
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < v->args[k]->rank; i++) {
-            if (l->args[k][i] < 0) l->args[k][i] = l->results[0][at++] = (int8_t)fresh(l);
+            if (l->args[k][i] < 0) l->args[k][i] = l->results[0][at++] = (int8_t)sglir_label(l);
         }
     }
     return true;
@@ -211,7 +170,7 @@ bool sglir_labels_matmul(const sglir_view *v, sglir_labels *l)
 {
     const sglir_type *a = v->args[0], *b = v->args[1];
     int lead = v->results[0]->rank - (a->rank > 1) - (b->rank > 1);
-    number(l, l->results[0], v->results[0]->rank);
+    sglir_label_row(l, l->results[0], v->results[0]->rank);
     for (int k = 0; k < 2; k++) {
         int mine = v->args[k]->rank > 2 ? v->args[k]->rank - 2 : 0;
         for (int i = 0; i < mine; i++) {
@@ -219,7 +178,7 @@ bool sglir_labels_matmul(const sglir_view *v, sglir_labels *l)
             if (v->args[k]->dims[i] == v->results[0]->dims[at]) l->args[k][i] = l->results[0][at];
         }
     }
-    int inner = fresh_summed(l);
+    int inner = sglir_label_summed(l);
     l->args[0][a->rank - 1] = (int8_t)inner;
     l->args[1][b->rank > 1 ? b->rank - 2 : 0] = (int8_t)inner;
     if (a->rank > 1) l->args[0][a->rank - 2] = l->results[0][lead];
@@ -230,10 +189,10 @@ bool sglir_labels_matmul(const sglir_view *v, sglir_labels *l)
 bool sglir_labels_linear(const sglir_view *v, sglir_labels *l)
 {
     int rank = v->args[0]->rank;
-    number(l, l->results[0], rank);
-    copy(l->args[0], l->results[0], rank - 1);
+    sglir_label_row(l, l->results[0], rank);
+    sglir_label_copy(l->args[0], l->results[0], rank - 1);
     /* With a bias each part of a split sum would add the whole bias. */
-    int inner = v->arg_count == 3 ? fresh_refused(l) : fresh_summed(l);
+    int inner = v->arg_count == 3 ? sglir_label_refused(l) : sglir_label_summed(l);
     l->args[0][rank - 1] = l->args[1][1] = (int8_t)inner;
     l->args[1][0] = l->results[0][rank - 1];
     if (v->arg_count == 3) l->args[2][0] = l->results[0][rank - 1];
@@ -245,19 +204,19 @@ bool sglir_labels_linear(const sglir_view *v, sglir_labels *l)
 bool sglir_labels_gather(const sglir_view *v, sglir_labels *l)
 {
     int picked = v->args[1]->rank, rest = v->args[0]->rank - 1;
-    number(l, l->results[0], picked + rest);
-    copy(l->args[1], l->results[0], picked);
-    l->args[0][0] = (int8_t)fresh_refused(l);
-    copy(l->args[0] + 1, l->results[0] + picked, rest);
+    sglir_label_row(l, l->results[0], picked + rest);
+    sglir_label_copy(l->args[1], l->results[0], picked);
+    l->args[0][0] = (int8_t)sglir_label_refused(l);
+    sglir_label_copy(l->args[0] + 1, l->results[0] + picked, rest);
     return true;
 }
 
 bool sglir_labels_scatter_add(const sglir_view *v, sglir_labels *l)
 {
     int picked = v->args[0]->rank, rest = v->args[1]->rank - picked;
-    for (int i = 0; i < picked; i++) l->args[0][i] = l->args[1][i] = (int8_t)fresh_summed(l);
-    number(l, l->args[1] + picked, rest);
-    copy(l->results[0] + 1, l->args[1] + picked, rest);
+    for (int i = 0; i < picked; i++) l->args[0][i] = l->args[1][i] = (int8_t)sglir_label_summed(l);
+    sglir_label_row(l, l->args[1] + picked, rest);
+    sglir_label_copy(l->results[0] + 1, l->args[1] + picked, rest);
     return true;
 }
 
@@ -267,8 +226,8 @@ bool sglir_labels_scatter_add(const sglir_view *v, sglir_labels *l)
 bool sglir_labels_rowwise(const sglir_view *v, sglir_labels *l)
 {
     int rank = v->args[0]->rank;
-    number(l, l->args[0], rank);
-    copy(l->results[0], l->args[0], rank);
+    sglir_label_row(l, l->args[0], rank);
+    sglir_label_copy(l->results[0], l->args[0], rank);
     for (int i = 1; i < v->arg_count; i++) l->args[i][0] = l->args[0][rank - 1];
     l->refused |= 1u << l->args[0][rank - 1];
     return true;
@@ -281,9 +240,9 @@ static void number_attention(sglir_labels *l)
     l->count = E + 1;
     l->refused = 1u << T | 1u << D | 1u << S | 1u << E; /* masks and offsets speak of whole sequences */
     static const int8_t q[4] = { B, T, H, D }, k[4] = { B, S, H, D }, v[4] = { B, S, H, E };
-    copy(l->args[0], q, 4);
-    copy(l->args[1], k, 4);
-    copy(l->args[2], v, 4);
+    sglir_label_copy(l->args[0], q, 4);
+    sglir_label_copy(l->args[1], k, 4);
+    sglir_label_copy(l->args[2], v, 4);
 }
 
 static const int8_t attention_out[4] = { B, T, H, E }, attention_lse[3] = { B, H, T };
@@ -292,8 +251,8 @@ bool sglir_labels_attention(const sglir_view *v, sglir_labels *l)
 {
     (void)v;
     number_attention(l);
-    copy(l->results[0], attention_out, 4);
-    copy(l->results[1], attention_lse, 3);
+    sglir_label_copy(l->results[0], attention_out, 4);
+    sglir_label_copy(l->results[1], attention_lse, 3);
     return true;
 }
 
@@ -301,10 +260,10 @@ bool sglir_labels_attention_grad(const sglir_view *v, sglir_labels *l)
 {
     (void)v;
     number_attention(l);
-    copy(l->args[3], attention_out, 4);
-    copy(l->args[4], attention_lse, 3);
-    copy(l->args[5], attention_out, 4);
-    for (int i = 0; i < 3; i++) copy(l->results[i], l->args[i], 4);
+    sglir_label_copy(l->args[3], attention_out, 4);
+    sglir_label_copy(l->args[4], attention_lse, 3);
+    sglir_label_copy(l->args[5], attention_out, 4);
+    for (int i = 0; i < 3; i++) sglir_label_copy(l->results[i], l->args[i], 4);
     return true;
 }
 
@@ -314,29 +273,29 @@ bool sglir_labels_rope(const sglir_view *v, sglir_labels *l)
     static const int8_t x[4] = { B, T, H, D };
     l->count = D + 1;
     l->refused = 1u << T | 1u << D;
-    copy(l->args[0], x, 4);
-    copy(l->results[0], x, 4);
+    sglir_label_copy(l->args[0], x, 4);
+    sglir_label_copy(l->results[0], x, 4);
     return true;
 }
 
 bool sglir_labels_cross_entropy(const sglir_view *v, sglir_labels *l)
 {
     int rows = v->args[1]->rank;
-    number(l, l->args[1], rows);
-    copy(l->results[0], l->args[1], rows);
-    copy(l->args[0], l->args[1], rows);
-    l->args[0][rows] = (int8_t)fresh_refused(l);
+    sglir_label_row(l, l->args[1], rows);
+    sglir_label_copy(l->results[0], l->args[1], rows);
+    sglir_label_copy(l->args[0], l->args[1], rows);
+    l->args[0][rows] = (int8_t)sglir_label_refused(l);
     return true;
 }
 
 bool sglir_labels_linear_cross_entropy(const sglir_view *v, sglir_labels *l)
 {
     int rows = v->args[2]->rank;
-    number(l, l->args[2], rows);
-    copy(l->results[0], l->args[2], rows);
-    copy(l->args[0], l->args[2], rows);
-    l->args[0][rows] = l->args[1][1] = (int8_t)fresh_refused(l);
-    l->args[1][0] = (int8_t)fresh_refused(l);
+    sglir_label_row(l, l->args[2], rows);
+    sglir_label_copy(l->results[0], l->args[2], rows);
+    sglir_label_copy(l->args[0], l->args[2], rows);
+    l->args[0][rows] = l->args[1][1] = (int8_t)sglir_label_refused(l);
+    l->args[1][0] = (int8_t)sglir_label_refused(l);
     return true;
 }
 
@@ -344,9 +303,9 @@ bool sglir_labels_linear_cross_entropy_grad(const sglir_view *v, sglir_labels *l
 {
     sglir_labels_linear_cross_entropy(v, l);
     int rows = v->args[2]->rank;
-    copy(l->args[3], l->args[2], rows);
-    copy(l->results[1], l->args[0], rows + 1);
-    copy(l->results[2], l->args[1], 2);
+    sglir_label_copy(l->args[3], l->args[2], rows);
+    sglir_label_copy(l->results[1], l->args[0], rows + 1);
+    sglir_label_copy(l->results[2], l->args[1], 2);
     for (int i = 0; i < rows; i++) l->summed |= 1u << l->args[2][i]; /* dweight is a sum over rows */
     return true;
 }

@@ -338,6 +338,17 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_CONCAT:
     case SGLIR_OP_PAD:
     case SGLIR_OP_PACK:
+    case SGLIR_OP_FLIP:
+    case SGLIR_OP_REDUCE_PROD:
+    case SGLIR_OP_ARGMAX:
+    case SGLIR_OP_ARGMIN:
+    case SGLIR_OP_RECURRENCE:
+    case SGLIR_OP_CUMULATIVE_SUM:
+    case SGLIR_OP_SORT:
+    case SGLIR_OP_TAKE_ALONG:
+    case SGLIR_OP_ADD_ALONG:
+    case SGLIR_OP_WINDOWS:
+    case SGLIR_OP_WINDOWS_ADD:
     case SGLIR_OP_SCAN:
     case SGLIR_OP_COPY:
     case SGLIR_OP_FUSED: return true;

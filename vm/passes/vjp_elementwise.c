@@ -36,6 +36,20 @@ void sglpass_vjp_exp(const sglpass_vjp *v) { v->into[0] = sglir_mul(v->g, v->dys
 
 void sglpass_vjp_log(const sglpass_vjp *v) { v->into[0] = sglir_div(v->g, v->dys[0], sglpass_vjp_arg(v, 0)); }
 
+/* dy / (1 + x) */
+void sglpass_vjp_log1p(const sglpass_vjp *v)
+{
+    sglir_id shifted = sglir_add(v->g, sglpass_vjp_arg(v, 0), number(v, 1));
+    v->into[0] = sglir_div(v->g, v->dys[0], shifted);
+}
+
+/* dy e^x = dy (y + 1) */
+void sglpass_vjp_expm1(const sglpass_vjp *v)
+{
+    sglir_id power = sglir_add(v->g, sglpass_vjp_result(v, 0), number(v, 1));
+    v->into[0] = sglir_mul(v->g, v->dys[0], power);
+}
+
 /* dy / (2 y) */
 void sglpass_vjp_sqrt(const sglpass_vjp *v)
 {
@@ -103,6 +117,16 @@ void sglpass_vjp_gelu(const sglpass_vjp *v)
     sglir_id args[2] = { sglpass_vjp_arg(v, 0), v->dys[0] };
     sglir_named exact = SGLIR_I("exact", sglpass_vjp_int(v, "exact"));
     sglir_emit(v->g, SGLIR_OP_GELU_GRAD, args, 2, &exact, 1, &v->into[0]);
+}
+
+/* dy where minimum <= x <= maximum, the bounds included */
+void sglpass_vjp_clamp(const sglpass_vjp *v)
+{
+    sglir_id x = sglpass_vjp_arg(v, 0), low = number(v, sglpass_vjp_float(v, "minimum"));
+    sglir_id high = number(v, sglpass_vjp_float(v, "maximum")), zero = number(v, 0);
+    sglir_id above = sglir_binary(v->g, SGLIR_OP_LESS_EQUAL, low, x);
+    sglir_id below = sglir_binary(v->g, SGLIR_OP_LESS_EQUAL, x, high);
+    v->into[0] = sglir_select(v->g, sglir_binary(v->g, SGLIR_OP_AND, above, below), v->dys[0], zero);
 }
 
 /* ---- two and three arguments ---- */

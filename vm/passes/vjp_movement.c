@@ -49,6 +49,16 @@ void sglpass_vjp_reduce_extreme(const sglpass_vjp *v)
     v->into[0] = sglir_select(v->g, wins, share, sglir_constant(v->g, dtype, 0));
 }
 
+/* dy e^(x - y), with y taken as 0 where it is not finite: rows of -inf give 0. */
+void sglpass_vjp_logsumexp(const sglpass_vjp *v)
+{
+    sglir_id y = sglpass_vjp_result(v, 0), x = sglpass_vjp_arg(v, 0);
+    sglir_id zero = sglir_constant(v->g, (sgl_dtype)type_of_arg(v, 0).dtype, 0);
+    sglir_id base = sglir_select(v->g, sglir_unary(v->g, SGLIR_OP_IS_FINITE, y), y, zero);
+    sglir_id share = sglir_unary(v->g, SGLIR_OP_EXP, sglir_sub(v->g, x, spread(v, base)));
+    v->into[0] = sglir_mul(v->g, spread(v, v->dys[0]), share);
+}
+
 /* ---- movement ---- */
 
 void sglpass_vjp_reshape(const sglpass_vjp *v)

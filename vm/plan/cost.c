@@ -98,9 +98,19 @@ static sglplan_cost sglplan_cost_movement(const sglir_graph *g, const sglir_node
 /* The rows that are looked up or added, not the whole table. */
 static sglplan_cost sglplan_cost_gather(const sglir_graph *g, const sglir_node *node)
 {
-    if (node->op == SGLIR_OP_GATHER)
+    if (node->op == SGLIR_OP_GATHER || node->op == SGLIR_OP_TAKE_ALONG)
         return (sglplan_cost){ .bytes = (double)sglir_bytes(arg_type(g, node, 1)) + 2 * result_bytes(g, node) };
     return (sglplan_cost){ .flops = (double)sglir_elements(arg_type(g, node, 1)), .bytes = border_bytes(g, node) };
+}
+
+/* Comparisons: n log2 n a row. */
+static sglplan_cost sglplan_cost_sort(const sglir_graph *g, const sglir_node *node)
+{
+    const sglir_type *x = arg_type(g, node, 0);
+    int64_t axis = node->op == SGLIR_OP_TOP_K ? x->rank - 1 : sglir_attr_int(g, node, "axis");
+    double rounds = 1;
+    for (int64_t extent = x->dims[axis]; extent > 2; extent = extent / 2 + extent % 2) rounds++;
+    return (sglplan_cost){ .flops = rounds * (double)sglir_elements(x), .bytes = border_bytes(g, node) };
 }
 
 static double extent_at(const sglir_type *type, int64_t dim) { return (double)type->dims[dim]; }
@@ -117,6 +127,18 @@ static double contracted(const sglir_graph *g, const sglir_node *node)
         return extent;
     }
     return extent_at(a, a->rank - 1); /* matmul, linear */
+}
+
+/* A multiply-add for each output, each of its group's channels and each place of the window: the same number for a
+ * convolution and for its two gradients. */
+static sglplan_cost sglplan_cost_conv(const sglir_graph *g, const sglir_node *node)
+{
+    bool weight_grad = node->op == SGLIR_OP_CONV_WEIGHT_GRAD;
+    const sglir_type *y = node->op == SGLIR_OP_CONV ? result_type(g, node, 0) : arg_type(g, node, weight_grad ? 1 : 0);
+    const sglir_type *weight = weight_grad ? result_type(g, node, 0) : arg_type(g, node, 1);
+    double terms = (double)sglir_elements(y);
+    for (int d = 1; d < weight->rank; d++) terms *= extent_at(weight, d);
+    return (sglplan_cost){ .flops = 2 * terms, .bytes = border_bytes(g, node) };
 }
 
 /* The vocabulary loss: one product forward; backward the logits again and two products more. Its logits never stand in
