@@ -31,40 +31,44 @@ static const double *find_value(const sgl_step_record *r, const char *name)
 /* ---- the log -------------------------------------------------------------------------------------------------------- */
 
 /* The step of a line of a log, -1 when it is none. */
-static int64_t step_of_line(const char *line)
+static int64_t step_of_line(const char *line, bool *is_eval)
 {
     json_error_t error;
     json_t *object = json_loads(line, 0, &error), *step = json_object_get(object, "step");
     int64_t value = json_is_integer(step) ? json_integer_value(step) : -1;
+    *is_eval = json_object_get(object, "eval_loss") != NULL;
     json_decref(object);
     return value;
 }
 
-/* Where the lines of the steps up to `step` end. What comes behind them was written by a process that got further than its
- * last checkpoint, or ended within a line. -1 when the file is no log of ours. */
-static long end_of_steps(FILE *file, int64_t step)
+/* Where the lines of what is done end. What comes behind them was written by a process that got further than its last
+ * checkpoint, or ended within a line. -1 when the file is no log of ours. */
+static long end_of_steps(FILE *file, const sgl_train_config *done)
 {
     char *line = NULL;
     size_t capacity = 0;
     long end = 0;
     ssize_t bytes;
     while (end >= 0 && (bytes = getline(&line, &capacity, file)) > 0 && line[bytes - 1] == '\n') {
-        int64_t found = step_of_line(line);
-        if (found > step) break;
+        bool is_eval;
+        int64_t found = step_of_line(line, &is_eval);
+        bool left_out =
+            is_eval && found == done->start_step && found != done->evaluated; /* is made up, and written then */
+        if (found > done->start_step || left_out) break;
         end = found < 0 ? -1 : ftell(file);
     }
     free(line);
     return end;
 }
 
-static sgl_status open_log(command_progress *p, int64_t start_step)
+static sgl_status open_log(command_progress *p, const sgl_train_config *done)
 {
     struct stat info;
-    bool goes_on = start_step > 0 && stat(p->log_path, &info) == 0;
+    bool goes_on = done->start_step > 0 && stat(p->log_path, &info) == 0;
     p->log = fopen(p->log_path, !goes_on ? "w" : S_ISREG(info.st_mode) ? "r+" : "a");
     if (!p->log) return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
     if (!goes_on || !S_ISREG(info.st_mode)) return SGL_OK;
-    long end = end_of_steps(p->log, start_step);
+    long end = end_of_steps(p->log, done);
     if (end < 0) {
         fclose(p->log);
         p->log = NULL;
@@ -75,18 +79,18 @@ static sgl_status open_log(command_progress *p, int64_t start_step)
     return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
 }
 
-sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, sgl_program *program,
-                                  const char *log, int64_t start_step, bool quiet)
+sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, const sgl_train_config *config,
+                                  const char *log, bool quiet)
 {
     *p = (command_progress){ .vm = vm,
                              .session = session,
-                             .program = program,
+                             .program = config->train,
                              .log_path = log,
                              .quiet = quiet,
                              .terminal = isatty(STDOUT_FILENO) == 1,
                              .started_s = now_s(),
                              .first_step = -1 };
-    return log ? open_log(p, start_step) : SGL_OK;
+    return log ? open_log(p, config) : SGL_OK;
 }
 
 static void add_number(json_t *object, const char *key, double value)

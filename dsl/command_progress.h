@@ -22,9 +22,9 @@ typedef struct command_progress {
     double steady_ms; /* moving mean */
 } command_progress;
 
-/* A run that goes on after start_step continues its log behind the line of that step. */
-sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, sgl_program *program,
-                                  const char *log, int64_t start_step, bool quiet);
+/* A run that goes on continues its log behind the lines of config's start_step. */
+sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, const sgl_train_config *config,
+                                  const char *log, bool quiet);
 sgl_status command_progress_step(command_progress *p, const sgl_step_record *record);
 sgl_status command_progress_eval(command_progress *p, int64_t step, double loss, int64_t count);
 sgl_status command_progress_save(command_progress *p, int64_t step, const char *path);

@@ -80,43 +80,55 @@ static sgl_status job_integer(const train *t, const char *key, int64_t otherwise
 }
 
 /* "examples/llama.lua" to "llama.run" */
-static void name_output(train *t)
+static sgl_status name_output(train *t)
 {
     const char *base = strrchr(t->script, '/');
     base = base ? base + 1 : t->script;
     const char *dot = strrchr(base, '.');
     int length = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
-    if (t->o->out)
-        snprintf(t->out, sizeof t->out, "%s", t->o->out);
-    else
-        snprintf(t->out, sizeof t->out, "%.*s.run", length, base);
+    int bytes = t->o->out ? snprintf(t->out, sizeof t->out, "%s", t->o->out)
+                          : snprintf(t->out, sizeof t->out, "%.*s.run", length, base);
+    if (bytes >= 0 && bytes < (int)sizeof t->out) return SGL_OK;
+    return sgl_fail(t->vm, SGL_LIMIT, "--out: a path of %d bytes is too long, %zu are the most", bytes,
+                    sizeof t->out - 1);
+}
+
+/* No run's checkpoints are written over, or cleared away as old ones, by another run. */
+static sgl_status check_free(const train *t)
+{
+    const char *path, *meta;
+    int64_t step = 0;
+    sgl_status status = sgl_checkpoint_find(t->vm, t->out, &path, &meta, &step);
+    if (status != SGL_OK) return status == SGL_NOT_FOUND ? SGL_OK : status;
+    return sgl_fail(t->vm, SGL_WRONG_STATE,
+                    "%s holds a run already (step %lld): --resume goes on with it, --out names another folder", t->out,
+                    (long long)step);
+}
+
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 /* The last checkpoint of the run, if it is to go on; the folder that it lies in is the run's, unless --out says otherwise. */
 static sgl_status find_start(train *t)
 {
-    const char *path, *meta;
-    int64_t step = 0;
-    const char *asked = t->o->resume;
-    sgl_status status = sgl_checkpoint_find(t->vm, asked && *asked ? asked : t->out, &path, &meta, &step);
-    if (!asked) {
-        if (status != SGL_OK) return status == SGL_NOT_FOUND ? SGL_OK : status;
-        return sgl_fail(t->vm, SGL_WRONG_STATE,
-                        "%s holds a run already (step %lld): --resume goes on with it, --out names another folder",
-                        t->out, (long long)step);
-    }
+    const char *path, *meta, *asked = t->o->resume;
+    char parent[sizeof t->from];
+    json_error_t error;
+    if (!asked) return check_free(t);
+    sgl_status status = sgl_checkpoint_find(t->vm, *asked ? asked : t->out, &path, &meta, &t->config.start_step);
     if (status != SGL_OK) return status;
     if (strlen(path) >= sizeof t->from) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
     strcpy(t->from, path);
-    json_error_t error;
+    strcpy(parent, path);
     t->meta = json_loads(meta, 0, &error);
     if (!t->meta) return sgl_fail(t->vm, SGL_CORRUPT, "%s: its meta cannot be read: %s", path, error.text);
-    t->config.start_step = step;
-    if (*asked && !t->o->out) {
-        char parent[4096];
-        strcpy(parent, path);
-        snprintf(t->out, sizeof t->out, "%s", dirname(parent));
-    }
+    t->config.evaluated = json_integer_value(json_object_get(t->meta, "evaluated"));
+    if (!*asked) return SGL_OK;
+    if (t->o->out) return is_same_folder(dirname(parent), t->out) ? SGL_OK : check_free(t);
+    snprintf(t->out, sizeof t->out, "%s", dirname(parent));
     return SGL_OK;
 }
 
@@ -313,13 +325,12 @@ static int finish(train *t, sgl_status status)
 
 static int run(train *t)
 {
-    name_output(t);
-    sgl_status status = find_start(t);
+    sgl_status status = name_output(t);
+    if (status == SGL_OK) status = find_start(t);
     if (status == SGL_OK) status = load(t);
     if (status == SGL_OK) status = prepare(t);
     if (status == SGL_OK)
-        status = command_progress_begin(&t->progress, t->vm, t->session, t->train, t->o->log, t->config.start_step,
-                                        t->o->quiet);
+        status = command_progress_begin(&t->progress, t->vm, t->session, &t->config, t->o->log, t->o->quiet);
     if (status != SGL_OK) return command_error(t->vm);
     t->config.user = t;
     t->config.on_step = on_step;
@@ -368,6 +379,10 @@ int command_train(int argc, char **argv)
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
+    if (o.resume && o.init_from) {
+        fprintf(stderr, "sgl train: --init-from begins a run, --resume goes on with one: give one of them\n");
+        return COMMAND_USAGE;
+    }
     train t = { .o = &o, .script = positional[0], .vm = command_open(o.threads, stderr) };
     if (!t.vm) return COMMAND_FAILED;
     code = run(&t);

@@ -308,6 +308,7 @@ typedef struct sgl_train_config {
     sgl_status (*feed)(void *user, sgl_program *program, int64_t cursor, int is_eval);
     void *user;
     int64_t start_step; /* steps already done (from a checkpoint's meta); the data cursor of step s is s - 1 */
+    int64_t evaluated;  /* last step evaluated (from meta; 0: none); start_step is first, where it is due and was left out */
     int64_t steps;      /* of the whole run */
     int64_t stop_at;    /* leave after this step; 0: at `steps` */
     uint64_t seed;      /* of dropout and other random ops */
@@ -315,7 +316,7 @@ typedef struct sgl_train_config {
     int64_t save_every;               /* 0: only at the end */
     int keep;
     const char *out;  /* folder of checkpoints; NULL: none are written */
-    const char *meta; /* a JSON object kept in every checkpoint beside step and seed */
+    const char *meta; /* a JSON object kept in every checkpoint beside step, seed and evaluated */
     sgl_status (*on_step)(void *user, const sgl_step_record *record); /* may be NULL; a status other than OK stops */
     sgl_status (*on_eval)(void *user, int64_t step, double loss, int64_t count);
     sgl_status (*on_save)(void *user, int64_t step, const char *path);

@@ -31,6 +31,16 @@ tree a >after
 same before after
 refused 1 'nothing' 'No such file' -- train "$LLAMA" --resume nothing
 
+refused 2 '--init-from' '--resume' -- train "$LLAMA" --resume a --init-from b
+# Nor by a run that goes on elsewhere; --out may name the run's own folder in another way.
+tree b >b.before
+refused 1 'b holds a run already' -- train "$LLAMA" --resume a --steps 21 --out b
+tree b >b.after
+same b.before b.after
+cp -r a own
+run 0 train "$LLAMA" --resume own/step-00000020 --steps 21 --out ./deep/../own --quiet
+[ -d own/step-00000021 ] || fail "it did not go on in its own folder"
+
 # --resume of one checkpoint goes on from it, in the folder that it lies in.
 run 0 train "$LLAMA" --resume c/step-00000004 --quiet --keep 0
 same a.log a.log

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Each way in which a checkpoint can be bad: the run does not begin, the message names the file and the entry, and nothing
-# on disk has changed. What is cut off or not there is passed over for the checkpoint before it, and said; what was changed
-# is not.
+# on disk has changed, whether it was to go on with the run or not. Only a folder without a manifest, which is half-written,
+# is passed over for the checkpoint before it, and said.
 . "$ROOT/tests/e2e/common.sh"
 make_text 8000 text
 # shellcheck disable=SC2086
@@ -58,9 +58,16 @@ fresh
 bytes=$(wc -c <$last/parameters.safetensors)
 damage cut $last/parameters.safetensors $((bytes - 5))
 refuses 'parameters.safetensors' 'norm.weight' -- --resume $last
-run 0 train "$LLAMA" --resume bad --steps 4 --out other1 --quiet
-says err 'parameters.safetensors' 'an older checkpoint is looked for'
-[ -d other1/step-00000004 ] || fail "it did not go on from step 3"
+refuses 'parameters.safetensors' 'norm.weight' --
+# Nor does a new run begin in that folder, or another run go on into it.
+tree bad >before
+# shellcheck disable=SC2086
+refused 1 'bad/step-00000006/parameters.safetensors' 'norm.weight' -- train "$LLAMA" $TINY --data text --steps 9 --out bad
+refused 1 'bad/step-00000006/parameters.safetensors' 'norm.weight' -- train "$LLAMA" --resume good --steps 9 --out bad
+refused 1 'bad/step-00000006/parameters.safetensors' 'norm.weight' -- train "$LLAMA" --init-from bad --data text --out other1
+tree bad >after
+same before after
+[ ! -e other1 ] || fail "a folder was made"
 fresh
 damage cut $last/states.safetensors 40
 refuses 'states.safetensors' -- --resume $last

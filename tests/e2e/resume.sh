@@ -63,6 +63,15 @@ cp text other.log
 refused 1 'other.log' 'no log of steps' -- train "$LLAMA" --resume killed --log other.log --quiet
 same text other.log
 
+# The half ends where it is evaluated and saved anyway. A run that is done has nothing to add to its log.
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --save-every 50 --out both --log both.log --quiet --stop-at 50
+run 0 train "$LLAMA" --resume both --log both.log --quiet
+same_run plain.whole both
+cp both.log done.log
+run 0 train "$LLAMA" --resume both --log done.log --quiet
+same both.log done.log
+
 # Another seed is another run; the seed of a resumed run is its own.
 # shellcheck disable=SC2086
 run 0 train "$LLAMA" $TINY --data text --steps 100 --eval-every 25 --out seed --log seed.log --quiet --seed 5

@@ -1,10 +1,10 @@
 #!/bin/sh
 # ctest: serial
-# Ctrl-C once: the step is finished, a checkpoint saved, status 130, and the run goes on bit for bit; SIGTERM the same with
-# 143; a second Ctrl-C ends the process at once, and what was saved before is whole.
+# Ctrl-C once: the step is finished, a checkpoint saved, status 130, and the run goes on bit for bit, with the evaluation that
+# was due at that step; SIGTERM the same with 143; a second Ctrl-C ends the process at once, and what was saved before is whole.
 . "$ROOT/tests/e2e/common.sh"
 make_text 8000 text
-OPTIONS="$TINY --data text --steps 1000000 --eval-every 0"
+OPTIONS="$TINY --data text --steps 1000000"
 
 # lines_in FILE: how many, 0 when it is not there yet.
 lines_in() { [ -f "$1" ] && wc -l <"$1" || echo 0; }
@@ -13,13 +13,15 @@ lines_in() { [ -f "$1" ] && wc -l <"$1" || echo 0; }
 has_lines() { [ "$(lines_in "$1")" -ge "$2" ]; }
 wait_for() { until_true has_lines "$@"; }
 
-# start NAME: a run in the background; its id is in $process.
+# start NAME OPTION...: a run in the background; its id is in $process.
 start() {
     # A shell without job control lets its background children ignore SIGINT; env restores it.
+    name=$1
+    shift
     # shellcheck disable=SC2086
-    env --default-signal=INT "$SGL" train "$LLAMA" $OPTIONS --out "$1" --log "$1.log" >out 2>err &
+    env --default-signal=INT "$SGL" train "$LLAMA" $OPTIONS --out "$name" --log "$name.log" "$@" >out 2>err &
     process=$!
-    wait_for "$1.log" 10
+    wait_for "$name.log" 10
 }
 
 ends_with() {
@@ -28,29 +30,36 @@ ends_with() {
     [ "$status" -eq "$1" ] || fail "the run ended with status $status, not $1"
 }
 
-# stopped SIGNAL STATUS: one signal; the checkpoint is of the last logged step.
+# stopped SIGNAL STATUS NAME OPTION...: one signal; the checkpoint is of the last logged step.
 stopped() {
-    start "$1"
-    kill -"$1" "$process"
-    ends_with "$2"
-    step=$(wc -l <"$1.log")
-    [ -d "$1/$(printf 'step-%08d' "$step")" ] || fail "step $step is the last in the log, and not saved: $(ls "$1")"
-    says out "interrupted after step $step" "saved in $1" '--resume'
+    signal=$1
+    status_after=$2
+    shift 2
+    start "$@"
+    shift
+    kill -"$signal" "$process"
+    ends_with "$status_after"
+    step=$(grep -c step_ms "$name.log")
+    [ -d "$name/$(printf 'step-%08d' "$step")" ] || fail "step $step is the last in the log, and not saved: $(ls "$name")"
+    says out "interrupted after step $step" "saved in $name" '--resume'
     [ ! -s err ] || fail "it complained"
+    run 0 train "$LLAMA" --resume "$name" --log "$name.log" --quiet --stop-at $((step + 10))
     # shellcheck disable=SC2086
-    run 0 train "$LLAMA" --resume "$1" --log "$1.log" --quiet --stop-at $((step + 10))
-    # shellcheck disable=SC2086
-    run 0 train "$LLAMA" $OPTIONS --out "$1.whole" --log "$1.whole.log" --quiet --stop-at $((step + 10))
-    steps_of "$1.log" >a
-    steps_of "$1.whole.log" >b
+    run 0 train "$LLAMA" $OPTIONS "$@" --out "$name.whole" --log "$name.whole.log" --quiet --stop-at $((step + 10))
+    steps_of "$name.log" >a
+    steps_of "$name.whole.log" >b
     same a b
 }
 
-stopped INT 130
-stopped TERM 143
+stopped INT 130 int --eval-every 0
+stopped TERM 143 term --eval-every 0
+# At each step an evaluation is due, and a save at every fifth.
+stopped INT 130 int1 --eval-every 1 --save-every 5
+stopped TERM 143 term1 --eval-every 1
+[ "$(grep -c eval_loss term1.log)" -eq $((step + 10)) ] || fail "not every step was evaluated"
 
 # Twice. The process is stopped meanwhile, so that both signals are there before it can do anything.
-start twice
+start twice --eval-every 0
 kill -STOP "$process"
 kill -INT "$process"
 kill -CONT "$process"

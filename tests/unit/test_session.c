@@ -159,7 +159,8 @@ static void test_meta(void **state)
     assert_int_equal(sgl_checkpoint_find(vm, "meta.run", &path, &meta, &step), SGL_OK);
     assert_int_equal(step, 2);
     assert_string_equal(
-        meta, "{\"a \\\"b\\\"\":[1, {\"seed\": 2.50}],\"last\":null,\"step\":2,\"steps\":2,\"cursor\":2,\"seed\":7}");
+        meta,
+        "{\"a \\\"b\\\"\":[1, {\"seed\": 2.50}],\"last\":null,\"step\":2,\"steps\":2,\"cursor\":2,\"seed\":7,\"evaluated\":-1}");
     close_vm(vm, &heap);
 }
 

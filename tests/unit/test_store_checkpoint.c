@@ -280,6 +280,16 @@ static void test_parameters_only(void **state)
 
 /* ---- the newest is not whole ------------------------------------------------------------------------------------ */
 
+static void assert_damaged(sglcore_env *env, const char *dir, const char *message)
+{
+    char *path, *meta;
+    int64_t step;
+    assert_int_equal(sglstore_checkpoint_find(env, dir, &path, &meta, &step), SGL_CORRUPT);
+    if (strstr(env->message, message) == NULL) fail_msg("%s expected: %s", message, env->message);
+    assert_null(path);
+    assert_null(meta);
+}
+
 static void test_older_one_is_taken(void **state)
 {
     (void)state;
@@ -287,7 +297,7 @@ static void test_older_one_is_taken(void **state)
     char *path, *meta;
     int64_t step;
     for (int i = 1; i <= 4; i++) must(model_save(&env, "run", i, (uint64_t)i, 0));
-    assert_int_equal(truncate("run/step-00000004/parameters.safetensors", 500), 0);
+    assert_int_equal(remove("run/step-00000004/manifest.json"), 0);
     assert_int_equal(remove("run/step-00000003/manifest.json"), 0);
     must(sglstore_checkpoint_find(&env, "run", &path, &meta, &step));
     assert_string_equal(path, "run/step-00000002");
@@ -295,24 +305,25 @@ static void test_older_one_is_taken(void **state)
     assert_holds(path, 2);
     sglcore_free(&env, path, strlen(path) + 1);
     sglcore_free(&env, meta, strlen(meta) + 1);
-    const char *first = strstr(checkpoint_warnings, "run/step-00000004/parameters.safetensors: ");
+    const char *first = strstr(checkpoint_warnings, "cannot open run/step-00000004/manifest.json: No such file");
     const char *second = strstr(checkpoint_warnings, "cannot open run/step-00000003/manifest.json: No such file");
     assert_true(first == checkpoint_warnings && second > first);
     assert_non_null(strstr(second, "; an older checkpoint is looked for\n"));
 
-    /* None is left: the newest one's damage is the error. */
-    assert_int_equal(truncate("run/step-00000001/manifest.json", 100), 0);
-    assert_int_equal(truncate("run/step-00000002/states.safetensors", 3), 0);
-    assert_int_equal(sglstore_checkpoint_find(&env, "run", &path, &meta, &step), SGL_CORRUPT);
-    assert_non_null(strstr(env.message, "run/step-00000004/parameters.safetensors: "));
-    assert_non_null(strstr(env.message, "; run holds no complete checkpoint"));
-    assert_null(path);
-    assert_null(meta);
+    /* One with a manifest is not passed over, whatever its files lack: step 1 is whole, and not taken. */
+    assert_int_equal(truncate("run/step-00000002/states.safetensors", 500), 0);
+    assert_damaged(&env, "run", "run/step-00000002/states.safetensors: ");
+    assert_int_equal(remove("run/step-00000002/states.safetensors"), 0);
+    assert_damaged(&env, "run", "run/step-00000002/states.safetensors: the file is missing; it was saved");
+    assert_int_equal(truncate("run/step-00000002/manifest.json", 100), 0);
+    assert_damaged(&env, "run", "run/step-00000002/manifest.json: ");
 
-    /* A folder named itself is not passed over. */
-    checkpoint_warnings[0] = 0;
-    assert_int_equal(sglstore_checkpoint_find(&env, "run/step-00000002", &path, &meta, &step), SGL_CORRUPT);
-    assert_string_equal(checkpoint_warnings, "");
+    /* None is left. */
+    assert_int_equal(remove("run/step-00000002/manifest.json"), 0);
+    assert_int_equal(remove("run/step-00000001/manifest.json"), 0);
+    assert_damaged(&env, "run", "cannot open run/step-00000004/manifest.json: No such file");
+    assert_non_null(strstr(env.message, "; run holds no complete checkpoint"));
+
     remove_tree("run");
     assert_int_equal(env.bytes_in_use, 0);
 }

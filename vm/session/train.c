@@ -163,7 +163,7 @@ static sgl_status evaluate(trainer *t)
     return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
 }
 
-static const char *const own_keys[] = { "step", "steps", "cursor", "seed" };
+static const char *const own_keys[] = { "step", "steps", "cursor", "seed", "evaluated" };
 enum { OWN_KEYS = sizeof own_keys / sizeof own_keys[0] };
 
 /* The members of the host's meta, as they stand, but for those of our own. */
@@ -187,10 +187,10 @@ static sgl_status add_members(sglcore_env *env, const char *meta, sglcore_text *
     }
 }
 
-/* The host's meta with what a resumed run must know: step (which is the data cursor too) and seed. */
+/* The host's meta with what a resumed run must know: step (which is the data cursor too), seed, the last evaluation. */
 static sgl_status make_meta(const trainer *t, sglcore_text *text)
 {
-    const int64_t values[OWN_KEYS] = { t->step, t->config->steps, t->step, (int64_t)t->config->seed };
+    const int64_t values[OWN_KEYS] = { t->step, t->config->steps, t->step, (int64_t)t->config->seed, t->evaluated };
     sglcore_text key = { 0 };
     sgl_status status = sglcore_text_add(t->env, text, "{");
     if (status == SGL_OK && t->config->meta) status = add_members(t->env, t->config->meta, &key, text);
@@ -246,18 +246,24 @@ static sgl_status one_step(trainer *t)
     return t->config->on_step ? t->config->on_step(t->config->user, &record) : SGL_OK;
 }
 
-static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+static bool due(int64_t step, int64_t every) { return every > 0 && step > 0 && step % every == 0; }
+
+static sgl_status evaluate_if_due(trainer *t)
+{
+    const sgl_train_config *c = t->config;
+    bool wanted = c->eval && (due(t->step, c->eval_every) || t->step == c->steps);
+    return wanted && t->evaluated != t->step && !t->session->vm->interrupted ? evaluate(t) : SGL_OK;
+}
 
 static sgl_status run(trainer *t)
 {
     const sgl_train_config *c = t->config;
+    SGLCORE_TRY(evaluate_if_due(t)); /* one that a run which was interrupted at this step has left out */
     while (t->step < t->end && !t->session->vm->interrupted) {
         SGLCORE_TRY(one_step(t));
-        if (c->eval && due(t->step, c->eval_every)) SGLCORE_TRY(evaluate(t));
+        SGLCORE_TRY(evaluate_if_due(t));
         if (c->out && due(t->step, c->save_every)) SGLCORE_TRY(save(t));
     }
-    if (c->eval && !t->session->vm->interrupted && t->step == c->steps && t->evaluated != t->step)
-        SGLCORE_TRY(evaluate(t));
     if (c->out && t->saved != t->step && t->step > c->start_step) SGLCORE_TRY(save(t));
     if (!t->session->vm->interrupted) return SGL_OK;
     t->session->vm->interrupted = 0;
@@ -290,7 +296,7 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
                   .config = config,
                   .step = config->start_step,
                   .saved = -1,
-                  .evaluated = -1,
+                  .evaluated = config->evaluated > 0 ? config->evaluated : -1,
                   .end = config->steps,
                   .tokens = tokens_per_step(config->train) };
     if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;

@@ -30,19 +30,15 @@ static sgl_status hand_out(sglcore_env *env, const sglstore_manifest *m, const c
 }
 
 /* Takes path, meta and step of the folder when its manifest and the headers of its files agree. The data are not read.
- * *incomplete after a failure: something is not there, or cut off. What was changed, and what the disk or the memory
- * refuses, is not taken for that. */
-static sgl_status take_folder(sglcore_env *env, const char *folder, char **path, char **meta, int64_t *step,
-                              bool *incomplete)
+ * NOT_FOUND: it has no manifest. */
+static sgl_status take_folder(sglcore_env *env, const char *folder, char **path, char **meta, int64_t *step)
 {
     sglstore_manifest m;
-    sgl_status status = sglstore_manifest_read(env, folder, &m);
-    *incomplete = m.incomplete;
-    if (status != SGL_OK) return status;
+    SGLCORE_TRY(sglstore_manifest_read(env, folder, &m));
+    sgl_status status = SGL_OK;
     for (int part = 0; part < SGLSTORE_PARTS && status == SGL_OK; part++) {
         sglstore_opened opened;
         status = sglstore_part_open(&m, folder, part, &opened);
-        *incomplete = opened.incomplete;
         sglstore_part_close(env, &opened);
     }
     if (status == SGL_OK) status = hand_out(env, &m, folder, path, meta, step);
@@ -50,18 +46,18 @@ static sgl_status take_folder(sglcore_env *env, const char *folder, char **path,
     return status;
 }
 
-/* Tries the folders, the newest first. When none is complete, what is wrong with the newest is told. */
+/* Tries the folders, the newest first. One without a manifest is half-written and passed over; one that has it and does not
+ * agree with it is damaged, and an older one is not taken in its place. */
 static sgl_status take_newest(sglcore_env *env, const char *dir, const sglstore_folders *folders, char **path,
                               char **meta, int64_t *step)
 {
     char newest[sizeof env->message] = "";
     for (int64_t i = 0; i < folders->list.count; i++) {
         sglstore_path folder;
-        bool incomplete;
         if (folders->list.data[i].suffix == SGLSTORE_PARTIAL) continue;
         SGLCORE_TRY(sglstore_folder_path(env, &folder, dir, folders->list.data[i]));
-        sgl_status status = take_folder(env, folder.text, path, meta, step, &incomplete);
-        if (status == SGL_OK || !incomplete) return status;
+        sgl_status status = take_folder(env, folder.text, path, meta, step);
+        if (status != SGL_NOT_FOUND) return status;
         sglcore_log(env, SGL_LOG_WARNING, "%s; an older checkpoint is looked for", env->message);
         if (newest[0] == 0) memcpy(newest, env->message, sizeof newest);
     }
@@ -73,10 +69,9 @@ static sgl_status take_newest(sglcore_env *env, const char *dir, const sglstore_
 
 sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **path, char **meta, int64_t *step)
 {
-    bool incomplete;
     *path = *meta = NULL;
     if (dir[0] == 0) return sglcore_fail(env, SGL_INVALID_ARGUMENT, "the folder of the checkpoints has no name");
-    sgl_status status = take_folder(env, dir, path, meta, step, &incomplete);
+    sgl_status status = take_folder(env, dir, path, meta, step);
     if (status != SGL_NOT_FOUND) return status; /* it is a checkpoint, sound or not */
     sglstore_folders folders;
     status = sglstore_list_folders(env, dir, &folders);

@@ -53,12 +53,11 @@ typedef struct sglstore_manifest {
     int64_t step;
     sglcore_text meta;
     sglstore_sheet sheets[SGLSTORE_PARTS];
-    bool incomplete; /* after a failure: it is not there, or cut off */
 } sglstore_manifest;
 
 /* meta is text of a JSON object, kept byte for byte. */
 sgl_status sglstore_manifest_write(const sglstore_manifest *manifest, const char *folder);
-/* On failure the manifest is empty but for `incomplete`. NOT_FOUND: there is none. */
+/* On failure the manifest is empty. NOT_FOUND: there is none. */
 sgl_status sglstore_manifest_read(sglcore_env *env, const char *folder, sglstore_manifest *manifest);
 void sglstore_manifest_free(sglstore_manifest *manifest);
 /* INVALID_ARGUMENT unless the text is one JSON object. */
@@ -69,7 +68,6 @@ typedef struct sglstore_opened {
     sglstore_tensors *file;
     SGLCORE_VEC(const sglstore_row *) rows;       /* by entry */
     SGLCORE_VEC(const sglstore_target *) targets; /* by entry */
-    bool incomplete;                              /* after a failure: the file is not there, or cut off */
 } sglstore_opened;
 
 /* Opens a file of the folder and holds it against the manifest: entries, types, bytes, header. Not yet the data. Closed

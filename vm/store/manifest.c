@@ -268,10 +268,8 @@ sgl_status sglstore_manifest_read(sglcore_env *env, const char *folder, sglstore
     *manifest = (sglstore_manifest){ .env = env, .arena = { .env = env } };
     SGLCORE_TRY(sglstore_join(env, &path, folder, "manifest.json"));
     sgl_status status = sglcore_read_file(env, path.text, &text, &bytes);
-    manifest->incomplete = status == SGL_NOT_FOUND;
     if (status != SGL_OK) return status;
     status = parse(manifest, text, bytes);
-    manifest->incomplete = status == SGL_CORRUPT && !has_seal(text, bytes);
     sglcore_free(env, text, (size_t)bytes + 1);
     if (status == SGL_OK) return SGL_OK;
     sglstore_manifest_free(manifest);

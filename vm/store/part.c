@@ -82,18 +82,6 @@ static sgl_status match_sheet(sglcore_env *env, const sglstore_sheet *sheet, sgl
     return SGL_OK;
 }
 
-/* Whether the file has fewer bytes than were saved: cut off, not changed. */
-static bool is_shorter(sglcore_env *env, const char *path, int64_t saved)
-{
-    const sglcore_io *io = env->io;
-    int64_t bytes = saved;
-    int fd;
-    if (io->open_read(io->user, path, &fd) != 0) return false;
-    if (io->size(io->user, fd, &bytes) != 0) bytes = saved;
-    (void)io->close(io->user, fd);
-    return bytes < saved;
-}
-
 sgl_status sglstore_part_open(const sglstore_manifest *manifest, const char *folder, int part, sglstore_opened *opened)
 {
     sglcore_env *env = manifest->env;
@@ -102,11 +90,8 @@ sgl_status sglstore_part_open(const sglstore_manifest *manifest, const char *fol
     *opened = (sglstore_opened){ 0 };
     SGLCORE_TRY(sglstore_join(env, &path, folder, sglstore_parts[part].file));
     sgl_status status = sglstore_tensors_open(env, path.text, &opened->file);
-    if (status == SGL_NOT_FOUND) {
-        opened->incomplete = true;
+    if (status == SGL_NOT_FOUND)
         return sglcore_fail(env, SGL_CORRUPT, "%s: the file is missing; it was saved", path.text);
-    }
-    if (status == SGL_CORRUPT) opened->incomplete = is_shorter(env, path.text, sheet->bytes);
     if (status != SGL_OK) return status;
     status = match_sheet(env, sheet, opened);
     return status == SGL_OK ? SGL_OK : sglcore_fail_at(env, status, "%s", path.text);

@@ -65,9 +65,9 @@ sgl_status sglstore_tensors_write(sglcore_env *env, const char *path, const sgls
 sgl_status sglstore_checkpoint_save(sglcore_env *env, const char *dir, int64_t step, const char *meta,
                                     const sglstore_source *sources, int64_t count, int keep);
 /* The last complete checkpoint of `dir` (the highest step), or `dir` itself. path and meta are freed by the caller with
- * sglcore_free(env, x, strlen(x) + 1). A folder in which something is not there or cut off is passed over with a warning;
- * with no complete one, the error names what is wrong with the newest. What was changed is an error and not passed over:
- * a run does not go on from an older state unasked. Data are not read here: sglstore_checkpoint_load does so. */
+ * sglcore_free(env, x, strlen(x) + 1). A folder without a manifest is half-written and passed over with a warning;
+ * with no other one, the error names the newest. What was changed, cut off or taken away is an error and not passed over: a
+ * run does not go on from an older state unasked. Data are not read here: sglstore_checkpoint_load does so. */
 sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **path, char **meta, int64_t *step);
 /* Checks names, dtypes, shapes, sizes and every tensor's hash against manifest and targets, then, only when all is
  * right, calls each target's write. Missing and extra entries are errors that name them. parameters_only: states in the
