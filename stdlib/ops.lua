@@ -1,7 +1,7 @@
 --- Ops as functions and as methods of tensors: sgl.exp(x) and x:exp() are the same.
 --- Comes in: tensors and numbers. Goes out: tensors of the graph being traced. Meanings stand in docs/ops.md;
---- elementwise ops
---- broadcast as NumPy's and promote as JAX's. Axes count from 0, negative ones from the end.
+--- elementwise ops broadcast as NumPy's and promote as JAX's. Axes count from 0, negative ones from the end. What is no
+--- op of the graph is a formula over those that are (functions.lua, windows.lua, einsum.lua).
 
 local core = require "sgl.core"
 local emit = core.emit
@@ -11,11 +11,11 @@ local ops = {}
 
 local unary = {
   "neg", "abs", "sign", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "sigmoid", "floor",
-  "is_finite",
-  "silu", "stop_gradient", "softmax",
+  "is_finite", "silu", "stop_gradient", "softmax", "log1p", "expm1", "round", "bit_not",
 }
 local binary = {
   "add", "sub", "mul", "div", "remainder", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal",
+  "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right",
 }
 for _, name in ipairs(unary) do
   ops[name] = function(x) return emit(name, { x }) end
@@ -41,8 +41,14 @@ function ops.cast(x, dtype) return emit("cast", { x }, { to = dtype }) end
 ---@param exact boolean?
 function ops.gelu(x, exact) return emit("gelu", { x }, { exact = exact and 1 or 0 }) end
 
---- x held within low..high.
-function ops.clamp(x, low, high) return emit("minimum", { emit("maximum", { x, low }), high }) end
+--- x held within low..high, numbers or tensors; nil: no bound. The gradient passes where x is within, bounds included.
+function ops.clamp(x, low, high)
+  if not core.is_tensor(low) and not core.is_tensor(high) then
+    return emit("clamp", { x }, { minimum = low or -math.huge, maximum = high or math.huge })
+  end
+  if low ~= nil then x = emit("maximum", { x, low }) end
+  return high == nil and x or emit("minimum", { x, high })
+end
 
 ---- shapes ----
 
@@ -97,6 +103,9 @@ end
 --- The tensors one after another along axis.
 function ops.concat(tensors, axis) return emit("concat", tensors, { axis = axis or 0 }) end
 
+--- The elements along an axis, or each of a list of axes, in the opposite order.
+function ops.flip(x, axes) return emit("flip", { x }, { axes = axes }) end
+
 --- The elements of the tensors one after another, 1-D; unpack is its inverse.
 function ops.pack(tensors) return emit("pack", tensors) end
 
@@ -126,8 +135,73 @@ local function reduction(op)
 end
 
 --- x:sum(), x:sum(-1), x:sum({0, 1}, true): over all axes, or those given; keep leaves them with extent 1.
-ops.sum, ops.mean = reduction "reduce_sum", reduction "mean"
+ops.mean, ops.logsumexp = reduction "mean", reduction "logsumexp"
 ops.max, ops.min = reduction "reduce_max", reduction "reduce_min"
+local sum, prod = reduction "reduce_sum", reduction "reduce_prod"
+
+--- Of bool: how many are true, i64.
+function ops.sum(x, axes, keep)
+  if core.dtype(x) == "bool" then x = ops.cast(x, "i64") end
+  return sum(x, axes, keep)
+end
+
+--- Products; of bool as of 0 and 1, i64.
+function ops.prod(x, axes, keep)
+  if core.dtype(x) == "bool" then x = ops.cast(x, "i64") end
+  return prod(x, axes, keep)
+end
+
+--- Whether any, or each, element is not 0.
+function ops.any(x, axes, keep) return ops.max(ops.cast(x, "bool"), axes, keep) end
+function ops.all(x, axes, keep) return ops.min(ops.cast(x, "bool"), axes, keep) end
+
+local function arg_extreme(op)
+  return function(x, axis, keep)
+    if axis == nil then x, axis = emit("reshape", { x }, { dims = { -1 } }), 0 end
+    return emit(op, { x }, { axis = axis, keep = keep and 1 or 0 })
+  end
+end
+
+--- Where along axis (without one: among all elements) the extreme stands, i64; the first of ties.
+ops.argmax, ops.argmin = arg_extreme "argmax", arg_extreme "argmin"
+
+---- along an axis ----
+
+---@class sgl.ops.running
+---@field reverse boolean? from the last element to the first
+---@field exclusive boolean? without the element itself
+
+local function running(op)
+  return function(x, axis, options)
+    options = options or {}
+    return emit(op, { x }, { axis = axis or -1, reverse = options.reverse or false,
+      exclusive = options.exclusive or false })
+  end
+end
+
+--- Running sums and products along axis (the last one by default).
+ops.cumsum, ops.cumprod = running "cumulative_sum", running "cumulative_prod"
+
+--- y_i = a_i * y_(i-1) + b_i along axis, y_0 = b_0: exponential averages, state-space layers.
+function ops.recurrence(a, b, axis, reverse)
+  return emit("recurrence", { a, b }, { axis = axis or -1, reverse = reverse or false })
+end
+
+--- values, indices in order along axis (the last one by default); stable, NaN last.
+function ops.sort(x, axis, descending)
+  return emit("sort", { x }, { axis = axis or -1, descending = descending or false })
+end
+
+--- values, indices of the k largest of the last dimension, descending.
+function ops.top_k(x, k) return emit("top_k", { x }, { k = k }) end
+
+--- x[indices] along axis, the other dimensions running together (PyTorch's gather); outside of x: 0.
+function ops.take_along(x, indices, axis) return emit("take_along", { x, indices }, { axis = axis or -1 }) end
+
+--- Zeros of `extent` along axis, plus each update at its index (PyTorch's scatter_add).
+function ops.add_along(indices, updates, axis, extent)
+  return emit("add_along", { indices, updates }, { axis = axis or -1, extent = extent })
+end
 
 ---- products, by index ----
 
@@ -189,5 +263,9 @@ function ops.linear_cross_entropy(x, weight, targets, ignore)
   return emit("linear_cross_entropy", { x, weight, targets }, { ignore = ignore or -1 })
 end
 
+ops.einsum = require "sgl.einsum"
+for _, formulas in ipairs { require "sgl.windows", require("sgl.functions")(ops) } do
+  for name, formula in pairs(formulas) do ops[name] = formula end
+end
 core.methods(ops)
 return ops

@@ -1,0 +1,208 @@
+--- Functions that are formulas over the ops of the graph: activations, statistics, shapes, orders, random bits.
+--- Comes in: the table of ops. Goes out: a table of functions, merged into it by ops.lua, each a line or a few.
+--- Odd invariant: where a formula has a kink, its gradient there is PyTorch's.
+
+local core = require "sgl.core"
+
+return function(ops)
+  local fn = {}
+
+  ---- elementwise ----
+
+  fn.where = ops.select
+  function fn.ceil(x) return -ops.floor(-x) end
+  function fn.tan(x) return ops.sin(x) / ops.cos(x) end
+  function fn.log2(x) return ops.log(x) * (1 / math.log(2)) end
+  function fn.log10(x) return ops.log(x) * (1 / math.log(10)) end
+  function fn.exp2(x) return ops.exp(x * math.log(2)) end
+  function fn.square(x) return x * x end
+  function fn.is_nan(x) return ops.not_equal(x, x) end
+  function fn.logical_xor(a, b) return ops.not_equal(ops.cast(a, "bool"), ops.cast(b, "bool")) end
+
+  ---- activations ----
+
+  function fn.relu(x) return ops.select(ops.less_equal(x, 0), 0, x) end
+  function fn.leaky_relu(x, slope) return ops.select(ops.less(0, x), x, x * (slope or 0.01)) end
+  --- alpha * (e^x - 1) below 0 (Clevert et al., arXiv:1511.07289)
+  function fn.elu(x, alpha) return ops.select(ops.less(0, x), x, ops.expm1(ops.clamp(x, nil, 0)) * (alpha or 1)) end
+  --- log(1 + e^x), of numbers far from 0 too
+  function fn.softplus(x) return ops.maximum(x, 0) + ops.log1p(ops.exp(-ops.abs(x))) end
+  function fn.log_sigmoid(x) return -fn.softplus(-x) end
+  --- x * tanh(softplus(x)) (Misra, arXiv:1908.08681)
+  function fn.mish(x) return x * ops.tanh(fn.softplus(x)) end
+  function fn.hardtanh(x, low, high) return ops.clamp(x, low or -1, high or 1) end
+  function fn.hardsigmoid(x) return ops.clamp(x + 3, 0, 6) * (1 / 6) end
+  function fn.hardswish(x) return x * fn.hardsigmoid(x) end
+
+  --- x - logsumexp(x) over the last dimension; halves are worked out in f32.
+  function fn.log_softmax(x)
+    local dtype = core.dtype(x)
+    local wide = dtype == "f64" and x or ops.cast(x, "f32")
+    local y = wide - ops.logsumexp(wide, -1, true)
+    return (dtype == "bf16" or dtype == "f16") and ops.cast(y, dtype) or y
+  end
+
+  ---- statistics ----
+
+  --- How many elements are reduced to one.
+  local function reduced(x, axes)
+    local dims, count = core.dims(x), 1
+    if type(axes) == "number" then axes = { axes } end
+    if axes == nil then
+      for _, extent in ipairs(dims) do count = count * extent end
+    else
+      for _, axis in ipairs(axes) do count = count * (dims[(axis < 0 and #dims + axis or axis) + 1] or 1) end
+    end
+    return count
+  end
+
+  --- The mean square distance from the mean; `correction` (1, as PyTorch's) is taken off the number of elements, so
+  --- that of one element it is NaN.
+  function fn.var(x, axes, keep, correction)
+    local distance = x - ops.mean(x, axes, true)
+    return ops.sum(distance * distance, axes, keep) / math.max(reduced(x, axes) - (correction or 1), 0)
+  end
+  function fn.std(x, axes, keep, correction) return ops.sqrt(fn.var(x, axes, keep, correction)) end
+
+  ---- shapes ----
+
+  local function axis_of(what, x, axis, rank)
+    rank = rank or core.rank(x)
+    local found = axis < 0 and rank + axis or axis
+    if found < 0 or found >= rank then
+      core.error(("%s: axis %d of %s"):format(what, axis, tostring(x)))
+    end
+    return found
+  end
+
+  --- A dimension of extent 1 put in before `axis`; -1: at the end.
+  function fn.unsqueeze(x, axis)
+    local dims = core.dims(x)
+    table.insert(dims, axis_of("unsqueeze", x, axis, #dims + 1) + 1, 1)
+    return ops.reshape(x, dims)
+  end
+
+  --- Without the dimension of extent 1 at `axis`; without an axis: without any such.
+  function fn.squeeze(x, axis)
+    local dims, left = core.dims(x), {}
+    if axis then
+      axis = axis_of("squeeze", x, axis)
+      if dims[axis + 1] ~= 1 then
+        core.error(("squeeze: dimension %d of %s is no 1"):format(axis, tostring(x)))
+      end
+    end
+    for i, extent in ipairs(dims) do
+      if extent ~= 1 or (axis and i ~= axis + 1) then left[#left + 1] = extent end
+    end
+    return ops.reshape(x, left)
+  end
+
+  --- Dimensions first..last (0 and -1 by default) made one.
+  function fn.flatten(x, first, last)
+    local dims, shape, product = core.dims(x), {}, 1
+    if #dims == 0 then return ops.reshape(x, 1) end
+    first, last = axis_of("flatten", x, first or 0), axis_of("flatten", x, last or -1)
+    for i, extent in ipairs(dims) do
+      local inside = i > first and i <= last + 1
+      if inside then product = product * extent end
+      if not inside then shape[#shape + 1] = extent elseif i == last + 1 then shape[#shape + 1] = product end
+    end
+    return ops.reshape(x, shape)
+  end
+
+  --- The tensors side by side along a new axis.
+  function fn.stack(tensors, axis)
+    local parts = {}
+    for i, x in ipairs(tensors) do parts[i] = fn.unsqueeze(x, axis or 0) end
+    if #parts == 0 then core.error("stack: a list of tensors is needed") end
+    return ops.concat(parts, axis_of("stack", parts[1], axis or 0))
+  end
+
+  --- Several results: `parts` equal ones, or one of each size of a list.
+  ---@param parts integer|integer[]
+  function fn.split(x, parts, axis)
+    axis = axis_of("split", x, axis or 0)
+    local extent, sizes, out, start = ops.shape(x, axis), parts, {}, 0
+    if type(parts) == "number" then
+      if parts < 1 or extent % parts ~= 0 then
+        core.error(("split: %d elements along axis %d do not make %d equal parts"):format(extent, axis, parts))
+      end
+      sizes = {}
+      for i = 1, parts do sizes[i] = extent // parts end
+    end
+    for i, size in ipairs(sizes) do
+      out[i] = ops.slice(x, axis, start, start + size)
+      start = start + size
+    end
+    if start ~= extent then
+      core.error(("split: the sizes add up to %d, axis %d has %d elements"):format(start, axis, extent))
+    end
+    return table.unpack(out)
+  end
+
+  --- Element i moves to i + shift along axis; what leaves at one end comes in at the other.
+  function fn.roll(x, shift, axis)
+    axis = axis_of("roll", x, axis or 0)
+    local extent = ops.shape(x, axis)
+    local by = extent > 0 and shift % extent or 0
+    if by == 0 then return x end
+    return ops.concat({ ops.slice(x, axis, extent - by, extent), ops.slice(x, axis, 0, extent - by) }, axis)
+  end
+
+  --- x:index(0, ":", {1, 5}, {nil, nil, 2}): for each dimension an integer (that element; the dimension goes), ":"
+  --- (all), or { start, stop, step }. Dimensions not named are whole.
+  function fn.index(x, ...)
+    local gone, rank, whole = {}, core.rank(x), tostring(x)
+    for i, what in ipairs { ... } do
+      if i > rank then core.error(("index: %d places for %s"):format(select("#", ...), whole)) end
+      if math.type(what) == "integer" then
+        local extent = ops.shape(x, i - 1)
+        local at = what < 0 and extent + what or what
+        if at < 0 or at >= extent then
+          core.error(("index: %d along axis %d of %s"):format(what, i - 1, whole))
+        end
+        x, gone[i] = ops.slice(x, i - 1, at, at + 1), true
+      elseif type(what) == "table" then
+        x = ops.slice(x, i - 1, what[1] or 0, what[2], what[3])
+      elseif what ~= ":" then
+        core.error(("index: place %d must be an integer, ':' or { start, stop, step }"):format(i))
+      end
+    end
+    local dims = {}
+    for i, extent in ipairs(core.dims(x)) do
+      if not gone[i] then dims[#dims + 1] = extent end
+    end
+    return #dims == rank and x or ops.reshape(x, dims)
+  end
+
+  ---- by place ----
+
+  --- indices [...] -> [..., classes]: 1 where the class is the index, else 0.
+  function fn.one_hot(indices, classes, dtype)
+    return ops.cast(ops.equal(fn.unsqueeze(indices, -1), ops.iota({ classes }, 0)), dtype or "f32")
+  end
+
+  --- Where along axis the elements come from that sort would put there.
+  function fn.argsort(x, axis, descending) return (select(2, ops.sort(x, axis, descending))) end
+
+  --- [rows, columns] bool: column - row <= k (lower), >= k (upper).
+  local function triangle(rows, columns, k, lower)
+    local distance = ops.iota({ rows, columns }, 1) - ops.iota({ rows, columns }, 0)
+    if lower then return ops.less_equal(distance, k or 0) end
+    return ops.greater_equal(distance, k or 0)
+  end
+
+  --- The last two dimensions' elements on and below (above) diagonal k, others 0.
+  function fn.tril(x, k) return ops.select(triangle(ops.shape(x, -2), ops.shape(x, -1), k, true), x, 0) end
+  function fn.triu(x, k) return ops.select(triangle(ops.shape(x, -2), ops.shape(x, -1), k, false), x, 0) end
+  function fn.eye(n, dtype) return ops.cast(ops.equal(ops.iota({ n, n }, 0), ops.iota({ n, n }, 1)), dtype or "f32") end
+
+  ---- random ----
+
+  --- bool, true with probability p; the other arguments as random_uniform's.
+  function fn.random_bernoulli(seed, step, offset, id, dims, p)
+    return ops.less(ops.random_uniform(seed, step, offset, id, dims), p)
+  end
+
+  return fn
+end
