@@ -246,7 +246,7 @@ static int run_graph(lua_State *L)
     sglplan plan;
     sglir_graph *plain = NULL;
     sglplan_init(&plan);
-    sglpass_context context = { .env = g->env, .plan = &plan, .graph_name = "g" };
+    sglpass_context context = { .env = g->env, .plan = &plan };
     if (sglpass_autodiff(&context, g, &plain) != SGL_OK) fail_msg("%s: %s", running->expression, g->env->message);
     assert_int_equal(sglir_verify(plain, SGLIR_PER_RANK), SGL_OK);
     if (!interp_run(oracle, plain)) fail_msg("%s: %s", running->expression, oracle->error);
