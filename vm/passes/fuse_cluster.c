@@ -300,7 +300,7 @@ bool sglpass_fuse_settle(fuse *f, uint32_t cluster, const sglir_id *members, uin
     size_t member_bytes = count * sizeof *members, read_bytes = (size_t)m->reads.count * sizeof(fuse_read);
     sglir_id *kept = sglcore_arena_alloc(&f->arena, member_bytes);
     fuse_read *reads = sglcore_arena_alloc(&f->arena, read_bytes);
-    if ((kept == NULL && member_bytes > 0) || (reads == NULL && read_bytes > 0)) {
+    if (kept == NULL || reads == NULL) {
         f->status = SGL_OUT_OF_MEMORY;
         return false;
     }

@@ -353,6 +353,12 @@ static void note_outside_user(fuse *f, sglir_id node, const sglir_id *values, ui
     }
 }
 
+/* NULL for an empty list: the array behind it may be none at all. */
+static const sglir_id *list_at(const fuse_ids *ids, fuse_range range)
+{
+    return range.count > 0 ? &ids->data[range.first] : NULL;
+}
+
 static void settle_levels(fuse *f)
 {
     for (int64_t v = 0; v < f->g->values.count; v++) f->value[v].user_level = INT32_MAX;
@@ -360,8 +366,7 @@ static void settle_levels(fuse *f)
         sglir_id node = f->order.data[i];
         fuse_node *facts = &f->node[node];
         if (!(facts->role & (FUSE_WORK | FUSE_OUTSIDE))) continue;
-        const sglir_id *bases = f->values.data + facts->bases.first,
-                       *captures = f->captures.data + facts->captures.first;
+        const sglir_id *bases = list_at(&f->values, facts->bases), *captures = list_at(&f->captures, facts->captures);
         raise_level(f, node, bases, facts->bases.count);
         raise_level(f, node, captures, facts->captures.count);
         if (!is_barrier(f, node)) continue;
