@@ -5,7 +5,7 @@
  * with no workspace. */
 #include <string.h>
 
-#include "exec/device.h"
+#include "backend/backend.h"
 
 struct sglexec_device {
     sglcore_env *env;

@@ -21,7 +21,7 @@ sgl_status sgl_open(const sgl_config *config, sgl_vm **vm)
     sgl_vm *made = sglcore_alloc_zero(&env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->env = env;
-    made->threads = config->threads > 0 ? config->threads : (int)sglcore_knob_int(SGLCORE_KNOB_THREADS);
+    made->threads = config->threads > 0 ? config->threads : 0; /* 0: the device asks SGL_THREADS */
     *vm = made;
     return SGL_OK;
 }
@@ -47,7 +47,14 @@ const char *sgl_error_message(const sgl_vm *vm) { return vm ? vm->env.message : 
 
 void sgl_interrupt(sgl_vm *vm)
 {
-    if (vm) vm->interrupted = 1;
+    if (!vm) return;
+    if (vm->interrupted) atomic_store(&vm->stop_now, true);
+    vm->interrupted = 1;
+}
+
+void sgl_resume(sgl_vm *vm)
+{
+    if (vm) sglsession_resume(vm);
 }
 
 void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes)

@@ -111,11 +111,24 @@ SGL_API sgl_status sgl_open(const sgl_config *config, sgl_vm **vm);
 SGL_API void sgl_close(sgl_vm *vm);
 /* The message of the last call on this VM that failed; "" when none did. */
 SGL_API const char *sgl_error_message(const sgl_vm *vm);
-/* Asks a running sgl_train or sgl_generate on this VM to stop at the next step. Safe in a signal handler. */
+/* Asks what runs on this VM to stop, with INTERRUPTED: once, and sgl_train and sgl_generate stop at the next step, sgl_freeze
+ * between two passes; twice, and a step stops between two of its instructions: what it computed is lost, and the states of a
+ * program that learns can be saved no more until a checkpoint is loaded. The status that tells of it takes the request back,
+ * and so does sgl_resume. sgl_interrupt is safe in a signal handler. */
 SGL_API void sgl_interrupt(sgl_vm *vm);
+SGL_API void sgl_resume(sgl_vm *vm);
 
 /* The nearest of `count` names to `name` by edit distance, or NULL when none is near: for "did you mean". */
 SGL_API const char *sgl_nearest(const char *name, const char *const *names, int count);
+
+/* Bytes of the well-formed UTF-8 sequence that `text` begins with, 0 when it begins with none. */
+SGL_API int sgl_utf8_bytes(const char *text, size_t left);
+/* Writes `text` in the quotes of JSON to out, no terminating zero, as far as capacity goes. Returns the bytes that the whole
+ * needs, 0 when the text is not UTF-8. */
+SGL_API size_t sgl_json_quote(const char *text, size_t bytes, char *out, size_t capacity);
+/* "f32[16,256]"; SGL_TYPE_ROOM bytes hold any type. Returns text. */
+#define SGL_TYPE_ROOM 200
+SGL_API const char *sgl_type_text(const sgl_type *type, char *text, size_t capacity);
 
 /* For front ends and bindings: the VM's allocator, its message, its log, and a call when it closes. */
 SGL_API void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes);
@@ -178,6 +191,13 @@ SGL_API sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *a
 /* Gradients of the scalar `of` with respect to each of `wrt`, which may be inputs or any earlier value. */
 SGL_API sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, sgl_value *gradients);
 
+/* Makes a graph of its own of what `values` need and of nothing else, no updates: fetches "value.0", "value.1", ... Where a
+ * value is needed whose content the host has already, one of `known` (known_count may be 0), the feed "known.K" stands in its
+ * place, K its index there; a known value that a needed gradient is taken through is computed all the same, and feeds that
+ * nothing needs are not there (sgl_program_feed lists those that are). */
+SGL_API sgl_status sgl_graph_extract(const sgl_graph *graph, const sgl_value *values, int count, const sgl_value *known,
+                                     int known_count, sgl_graph **extracted);
+
 SGL_API sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *type);
 
 /* Names a value to be read after a step, or the new value of the parameter or state `name`. */
@@ -209,7 +229,8 @@ SGL_API sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session *
 SGL_API void sgl_session_free(sgl_session *session); /* frees its programs too */
 
 /* Runs the passes over a copy of the graph and binds the program to the session. Parameters and states that the
- * session does not have yet are allocated (zero); those it has must have the same type. plan may be NULL. */
+ * session does not have yet are allocated (zero); those it has must have the same role and type (TYPE, and the message names
+ * both programs). plan may be NULL. Session, graph and plan must be of one VM. */
 SGL_API sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
                               sgl_program **program);
 SGL_API void sgl_program_free(sgl_program *program);
@@ -235,10 +256,32 @@ SGL_API sgl_status sgl_state_write(sgl_session *session, const char *name, const
 /* Prints the graph as it is after `pass` ("" or NULL: as traced; "all": as frozen). format: "text" or "dot". */
 SGL_API sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *pass,
                                    const char *format, sgl_write_fn write, void *user);
-/* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot),
- * "summary" (format "json": counts, bytes, flops). */
+/* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot; format
+ * "json": the same as data, below), "kernels" (format "text": the program's text with each fused kernel described, step by
+ * step, under the first instruction that launches it), "summary" (format "json": counts, bytes, flops).
+ *
+ * The program as JSON; a number of bytes or an offset is a whole number, `flops` and `bytes` of an instruction, the
+ * arithmetic and the traffic of one launch, may be fractions:
+ *   { "program": NAME, "arena_bytes": N, "arena_lower_bound": N, "state_bytes": N, "io_bytes": N, "const_bytes": N,
+ *     "feeds": [PORT...], "fetches": [PORT...], "states": [PORT...],
+ *     "instructions": [INSTRUCTION...],          in the order in which they run, the body of a loop behind the loop
+ *     "kernels": [TEXT...] }                     the description of kernel 0, 1, ..., one line a step
+ *   INSTRUCTION = { "number": N, "op": NAME, "depth": loops around it, "launches": in one replay (a loop: its own turns),
+ *     "kernel": index into "kernels" or null, "arguments": [OPERAND...], "results": [OPERAND...],
+ *     "work": { "offset": N, "bytes": N } or null, "flops": X, "bytes": X,
+ *     "file": NAME, "line": N, "scope": PATH, "pass": NAME }     the origin: "" and 0 where there is none
+ *   OPERAND = { "type": "f32[4,8]", "space": "arena", "state", "io" or "const", "offset": N, "bytes": N }
+ *   PORT = { "name": NAME, "type", "space", "offset", "bytes" as above } */
 SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format,
                                       sgl_write_fn write, void *user);
+/* From now on (`on` not 0, counts from zero) every step measures its instructions, each waiting for the device, so that a step
+ * takes longer; or no more. sgl_program_report tells it as kind "profile": format "text", the costliest kernels and
+ * instructions; format "json", the costliest first:
+ *   { "program": NAME, "steps": N, "ms": all instructions of all steps, "instructions": [
+ *       { "number", "op", "kernel", "file", "line", "scope", "pass" as in the program's JSON,
+ *         "launches": N, "ms": X, in all steps; "flops": X, "bytes": X, of one launch }...], "kernels": [TEXT...] }
+ * Loops are not among the instructions: what is in them is. WRONG_STATE for a program that was never measured. */
+SGL_API sgl_status sgl_program_profile(sgl_program *program, int on);
 /* The names of the passes in order, NULL past the end. */
 SGL_API const char *sgl_pass_name(int index);
 /* What this machine has and every knob with its value, as text. */
@@ -322,7 +365,8 @@ typedef struct sgl_train_config {
     sgl_status (*on_save)(void *user, int64_t step, const char *path);
 } sgl_train_config;
 
-/* Runs the loop. INTERRUPTED after sgl_interrupt: the step was finished and a checkpoint saved. */
+/* Runs the loop. INTERRUPTED after sgl_interrupt: the step was finished and a checkpoint saved; after a second one the step was
+ * left as it was, and nothing saved. */
 SGL_API sgl_status sgl_train(sgl_session *session, const sgl_train_config *config);
 
 typedef struct sgl_generate_config {

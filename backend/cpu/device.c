@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "backend/backend.h"
 #include "backend/cpu/blas.h"
 #include "backend/cpu/cpu.h"
 #include "core/knob.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "exec/device.h"
+#include "backend/backend.h"
 #include "passes/pass.h"
 
 enum { MOST_RUNS = 400 };

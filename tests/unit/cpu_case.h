@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "backend/cpu/isa.h"
-#include "exec/device.h"
+#include "backend/backend.h"
 #include "tests/support/ir_case.h"
 
 typedef struct cpu_options {

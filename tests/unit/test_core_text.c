@@ -232,6 +232,73 @@ static void test_names(void **state)
     assert_int_equal(dtype, SGL_I4);
 }
 
+static void test_utf8(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int bytes;
+    } cases[] = {
+        { "a", 1 },
+        { "\xC3\xA9", 2 },
+        { "\xE2\x82\xAC", 3 },
+        { "\xF0\x9F\x98\x80", 4 },
+        { "\xC3", 0 },             /* cut off */
+        { "\xC0\x80", 0 },         /* overlong */
+        { "\xE0\x9F\xBF", 0 },     /* overlong */
+        { "\xED\xA0\x80", 0 },     /* a surrogate */
+        { "\xF4\x90\x80\x80", 0 }, /* past the last one */
+        { "\x80", 0 },
+        { "\xFF", 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(sgl_utf8_bytes(cases[i].text, strlen(cases[i].text)), cases[i].bytes);
+    assert_int_equal(sgl_utf8_bytes("a", 0), 0);
+    assert_int_equal(sgl_utf8_bytes("\xC3\xA9", 1), 0);
+}
+
+static void test_quote(void **state)
+{
+    (void)state;
+    char out[64] = "";
+    static const char raw[] = "a \"b\" \\ \n\t\x01 \xC3\xA9", quoted[] = "\"a \\\"b\\\" \\\\ \\n\\t\\u0001 \xC3\xA9\"";
+    size_t bytes = sgl_json_quote(raw, strlen(raw), out, sizeof out);
+    assert_int_equal(bytes, strlen(quoted));
+    assert_memory_equal(out, quoted, bytes);
+    memset(out, '#', sizeof out);
+    assert_int_equal(sgl_json_quote(raw, strlen(raw), out, 5), bytes); /* as far as there is room */
+    assert_memory_equal(out, "\"a \\\"##", 7);
+    assert_int_equal(sgl_json_quote("", 0, NULL, 0), 2);
+    assert_int_equal(sgl_json_quote("a\0b", 3, out, sizeof out), 10);
+    assert_memory_equal(out, "\"a\\u0000b\"", 10);
+    assert_int_equal(sgl_json_quote("a\xFF", 2, out, sizeof out), 0);
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglcore_text text = { 0 };
+    assert_int_equal(sglcore_text_add(&env, &text, "x="), SGL_OK);
+    assert_int_equal(sglcore_text_quote(&env, &text, raw), SGL_OK);
+    assert_string_equal(text.data + 2, quoted);
+    assert_int_equal(sglcore_text_quote(&env, &text, "\xFF"), SGL_INVALID_ARGUMENT);
+    assert_int_equal(text.count, 2 + bytes);
+    sglcore_text_free(&env, &text);
+}
+
+static void test_type_text(void **state)
+{
+    (void)state;
+    char text[SGL_TYPE_ROOM];
+    sgl_type type = { .dtype = SGL_F8E4M3, .rank = SGL_MAX_RANK };
+    assert_string_equal(sgl_type_text(&(sgl_type){ .dtype = SGL_I64 }, text, sizeof text), "i64[]");
+    assert_string_equal(sgl_type_text(&(sgl_type){ .dtype = SGL_F32, .rank = 2, .dims = { 16, 256 } }, text,
+                                      sizeof text),
+                        "f32[16,256]");
+    assert_string_equal(sgl_type_text(&(sgl_type){ .dtype = SGL_F32, .rank = 2, .dims = { 16, 256 } }, text, 8),
+                        "f32[16,");
+    for (int i = 0; i < SGL_MAX_RANK; i++) type.dims[i] = INT64_MIN;
+    sgl_type_text(&type, text, sizeof text);
+    assert_int_equal(text[strlen(text) - 1], ']'); /* the longest fits */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +310,9 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_list_has),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_type_text),
     };
     return cmocka_run_group_tests_name("core text", tests, NULL, NULL);
 }

@@ -1,31 +1,10 @@
 /* test_session.c -- what a host may ask of a session and must not get: loops without an end, sizes beyond memory, reports that
  * do not parse. Through sgl.h alone, on the CPU; nothing may leak. */
-#include "fault.h"
+#include "session_case.h"
+
+#include <stdio.h>
 
 #include "store/json.h"
-
-static sgl_vm *open_vm(fault_heap *heap)
-{
-    sgl_vm *vm;
-    const sgl_config config = { .alloc = fault_alloc, .alloc_user = heap };
-    assert_int_equal(sgl_open(&config, &vm), SGL_OK);
-    return vm;
-}
-
-static void close_vm(sgl_vm *vm, const fault_heap *heap)
-{
-    sgl_close(vm);
-    assert_int_equal(heap->live_blocks, 0);
-}
-
-static sgl_value emit(sgl_graph *g, const char *op, const sgl_value *arguments, int count, const sgl_attr *attr)
-{
-    sgl_value made;
-    int results;
-    assert_int_equal(sgl_emit(g, op, arguments, count, attr, attr ? 1 : 0, &made, 1, &results), SGL_OK);
-    assert_int_equal(results, 1);
-    return made;
-}
 
 /* logits[token] = row `token` of the parameter "table" [4, 4]. */
 static sgl_program *freeze_decode(sgl_session *session, sgl_graph *g)
@@ -213,12 +192,116 @@ static void test_bytes_beyond_64_bits(void **state)
     close_vm(vm, &heap);
 }
 
+/* w [4] of that role, and w + 1 fetched, in a graph of that name. */
+static sgl_graph *graph_of(sgl_vm *vm, const char *name, const char *state_name, sgl_role role, int64_t extent)
+{
+    sgl_graph *g;
+    const sgl_type type = { .dtype = SGL_F32, .rank = 1, .dims = { extent } };
+    sgl_value values[2];
+    assert_int_equal(sgl_graph_new(vm, name, &g), SGL_OK);
+    assert_int_equal(sgl_input(g, role, state_name, &type, &values[0]), SGL_OK);
+    values[1] = values[0];
+    assert_int_equal(sgl_output_fetch(g, "sum", emit(g, "add", values, 2, NULL)), SGL_OK);
+    return g;
+}
+
+/* Whatever two handles a call takes, of two VMs they are refused, and the message stands in the first one's. */
+static void test_handles_of_two_vms(void **state)
+{
+    (void)state;
+    fault_heap heap = { 0 }, other_heap = { 0 };
+    sgl_vm *vm = open_vm(&heap), *other = open_vm(&other_heap);
+    sgl_session *session, *other_session;
+    sgl_plan *other_plan;
+    sgl_program *program = NULL;
+    sgl_tokens *tokens;
+    case_text text = { 0 };
+    assert_int_equal(sgl_session_new(vm, "null", &session), SGL_OK);
+    assert_int_equal(sgl_session_new(other, "null", &other_session), SGL_OK);
+    sgl_graph *g = graph_of(vm, "g", "w", SGL_PARAMETER, 4), *other_g = graph_of(other, "g", "w", SGL_PARAMETER, 4);
+    assert_int_equal(sgl_plan_new(other, &other_plan), SGL_OK);
+    assert_int_equal(sgl_freeze(session, other_g, NULL, &program), SGL_INVALID_ARGUMENT);
+    assert_null(program);
+    assert_string_equal(sgl_error_message(vm), "sgl_freeze: the graph is of another VM; make it on this one");
+    assert_int_equal(sgl_freeze(session, g, other_plan, &program), SGL_INVALID_ARGUMENT);
+    assert_string_equal(sgl_error_message(vm), "sgl_freeze: the plan is of another VM; make it on this one");
+    assert_int_equal(sgl_graph_print(session, other_g, NULL, "", NULL, case_text_write, &text), SGL_INVALID_ARGUMENT);
+    assert_int_equal(sgl_graph_print(session, g, other_plan, "all", NULL, case_text_write, &text),
+                     SGL_INVALID_ARGUMENT);
+    assert_string_equal(sgl_error_message(vm), "sgl_graph_print: the plan is of another VM; make it on this one");
+    assert_int_equal(text.bytes, 0);
+    assert_int_equal(sgl_freeze(session, g, NULL, &program), SGL_OK);
+    const char *path = "tokens.txt";
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = 0; i < 100; i++) fputc('a' + i % 7, file);
+    fclose(file);
+    const sgl_tokens_config tokens_config = { .paths = &path, .path_count = 1, .vocab = 256, .seq = 4, .batch = 1 };
+    assert_int_equal(sgl_tokens_open(other, &tokens_config, &tokens), SGL_OK);
+    sgl_train_config train = { .train = program, .tokens = tokens, .steps = 1 };
+    assert_int_equal(sgl_train(session, &train), SGL_INVALID_ARGUMENT);
+    assert_string_equal(sgl_error_message(vm), "sgl_train: the token data is of another VM; make it on this one");
+    train.tokens = NULL;
+    assert_int_equal(sgl_train(other_session, &train), SGL_INVALID_ARGUMENT);
+    const sgl_generate_config generate = { .decode = program, .prompt = (int32_t[]){ 0 }, .prompt_count = 1 };
+    assert_int_equal(sgl_generate(other_session, &generate), SGL_INVALID_ARGUMENT);
+    assert_string_equal(sgl_error_message(other), "sgl_generate: decode must be a program of this session");
+    assert_int_equal(sgl_train(session, &train), SGL_OK);
+    close_vm(vm, &heap);
+    close_vm(other, &other_heap);
+}
+
+/* What two programs of a session share must be the same to both; the message names both. */
+static void test_states_that_do_not_fit(void **state)
+{
+    (void)state;
+    fault_heap heap = { 0 };
+    sgl_vm *vm = open_vm(&heap);
+    sgl_session *session;
+    sgl_program *program;
+    case_text text = { 0 };
+    const struct {
+        const char *name;
+        sgl_role role;
+        int64_t extent;
+        const char *message;
+    } cases[] = {
+        { "w", SGL_STATE, 4,
+          "w: program \"second\" wants it as a state, program \"first\" of this session has it as a parameter" },
+        { "w", SGL_CACHE, 4,
+          "w: program \"second\" wants it as a cache, program \"first\" of this session has it as a parameter" },
+        { "w", SGL_PARAMETER, 5,
+          "w: program \"second\" wants f32[5], program \"first\" of this session has it as f32[4]" },
+        { "count", SGL_PARAMETER, 2,
+          "count: program \"second\" wants it as a parameter, program \"third\" of this session has it as a state" },
+        { "section.0", SGL_STATE, 4,
+          "section.0: program \"first\" of this session has a section of this name; name the state of program \"second\" "
+          "otherwise" },
+    };
+    assert_int_equal(sgl_session_new(vm, "null", &session), SGL_OK);
+    assert_int_equal(sgl_freeze(session, graph_of(vm, "first", "w", SGL_PARAMETER, 4), NULL, &program), SGL_OK);
+    assert_int_equal(sgl_freeze(session, graph_of(vm, "third", "count", SGL_STATE, 2), NULL, &program), SGL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sgl_graph *g = graph_of(vm, "second", cases[i].name, cases[i].role, cases[i].extent);
+        assert_int_equal(sgl_freeze(session, g, NULL, &program), SGL_TYPE);
+        assert_string_equal(sgl_error_message(vm), cases[i].message);
+        assert_int_equal(sgl_graph_print(session, g, NULL, "all", NULL, case_text_write, &text), SGL_TYPE);
+        assert_string_equal(sgl_error_message(vm), cases[i].message);
+    }
+    sgl_program_free(program); /* the name of the one that brought it stays */
+    assert_int_equal(sgl_freeze(session, graph_of(vm, "second", "count", SGL_STATE, 3), NULL, &program), SGL_TYPE);
+    assert_non_null(strstr(sgl_error_message(vm), "program \"third\""));
+    assert_int_equal(sgl_freeze(session, graph_of(vm, "second", "count", SGL_STATE, 2), NULL, &program), SGL_OK);
+    close_vm(vm, &heap);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reports_quote),   cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_evaluation_ends), cmocka_unit_test(test_meta),
-        cmocka_unit_test(test_states_by_name),  cmocka_unit_test(test_bytes_beyond_64_bits),
+        cmocka_unit_test(test_reports_quote),      cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_evaluation_ends),    cmocka_unit_test(test_meta),
+        cmocka_unit_test(test_states_by_name),     cmocka_unit_test(test_bytes_beyond_64_bits),
+        cmocka_unit_test(test_handles_of_two_vms), cmocka_unit_test(test_states_that_do_not_fit),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

@@ -183,9 +183,9 @@ static sgl_status round_trip(sglcore_env *env_in, void *context)
     bool more = false;
     (void)context;
     sgl_status status = sglcore_text_bytes(env_in, &quoted, "{", 1);
-    if (status == SGL_OK) status = sglstore_json_quote(env_in, &quoted, every_sort);
+    if (status == SGL_OK) status = sglcore_text_quote(env_in, &quoted, every_sort);
     if (status == SGL_OK) status = sglcore_text_bytes(env_in, &quoted, ":", 1);
-    if (status == SGL_OK) status = sglstore_json_quote(env_in, &quoted, every_sort);
+    if (status == SGL_OK) status = sglcore_text_quote(env_in, &quoted, every_sort);
     if (status == SGL_OK) status = sglcore_text_bytes(env_in, &quoted, "}", 1);
     sglstore_json json = { .env = env_in, .text = quoted.data, .bytes = quoted.count };
     if (status == SGL_OK) status = sglstore_json_open(&json, '{');
@@ -227,7 +227,7 @@ static void test_texts(void **state)
     assert_non_null(strstr(env.message, "a zero byte in a text"));
     json = reader_of("17");
     assert_int_equal(sglstore_json_string(&json, &text), SGL_CORRUPT);
-    assert_int_equal(sglstore_json_quote(&env, &text, "caf\xE9"), SGL_INVALID_ARGUMENT);
+    assert_int_equal(sglcore_text_quote(&env, &text, "caf\xE9"), SGL_INVALID_ARGUMENT);
     assert_non_null(strstr(env.message, "is not UTF-8 text"));
     sglcore_text_free(&env, &text);
     assert_int_equal(env.bytes_in_use, 0);

@@ -95,6 +95,8 @@ typedef SGLCORE_VEC(char) sglcore_text;
 sgl_status sglcore_text_add(sglcore_env *env, sglcore_text *text, const char *format, ...) SGL_PRINTF(3, 4);
 sgl_status sglcore_text_bytes(sglcore_env *env, sglcore_text *text, const char *data, size_t bytes);
 void sglcore_text_free(sglcore_env *env, sglcore_text *text);
+/* Adds raw in the quotes of JSON; INVALID_ARGUMENT when it is not UTF-8. */
+sgl_status sglcore_text_quote(sglcore_env *env, sglcore_text *text, const char *raw);
 /* vsnprintf and strtod with '.' as the decimal point whatever locale the host has set. All of core's own printf forms
  * (fail, log, text_add) go through the first; whoever reads numbers from a text must use the second. */
 int sglcore_format(char *out, size_t capacity, const char *format, va_list arguments);

@@ -1,11 +1,13 @@
 /* device.h -- the port of a device: what replay asks of a backend.
  *
- * A backend is one constant sglexec_device_ops. Every call but `launch` may allocate through the env; `launch` allocates
+ * A backend is one constant sglexec_device_ops, which vm/wire.c names. Every call but `launch` may allocate through the env; `launch` allocates
  * nothing. Spaces are given by base address at each launch, so that a session may move its state block between steps. */
 #ifndef SGLEXEC_DEVICE_H
 #define SGLEXEC_DEVICE_H
 
-#include "exec/program.h"
+#include <stdatomic.h>
+
+#include "exec/profile.h"
 
 typedef struct sglexec_device sglexec_device; /* the backend's own */
 
@@ -39,17 +41,14 @@ typedef struct sglexec_device_ops {
     sgl_status (*peak_flops)(sglexec_device *device, double *flops_per_s);
 } sglexec_device_ops;
 
-extern const sglexec_device_ops sglexec_device_null; /* backend/null.c: plans everything, computes nothing */
-extern const sglexec_device_ops sglexec_device_cpu;  /* backend/cpu/device.c */
+/* What a replay is watched by; NULL in place of one: by nobody. */
+typedef struct sglexec_watch {
+    const atomic_bool *stop;  /* true: stop between two instructions, with INTERRUPTED. NULL: never */
+    sglexec_profile *profile; /* NULL: not measured */
+} sglexec_watch;
 
-/* Told of each instruction that replay has finished; NULL: not measured. */
-typedef struct sglexec_observer {
-    void *user;
-    void (*launched)(void *user, const sglexec_program *program, uint32_t index, int64_t start_ns, int64_t end_ns);
-} sglexec_observer;
-
-/* Runs the top block once. Allocates nothing. */
+/* Runs the top block once. Allocates nothing. When it fails, states may be those of half a replay. */
 sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
-                          const sglexec_program *program, void *const spaces[5], const sglexec_observer *observer);
+                          const sglexec_program *program, void *const spaces[5], const sglexec_watch *watch);
 
 #endif

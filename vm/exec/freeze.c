@@ -173,8 +173,10 @@ static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
                               .work_bytes = node->work_bytes,
                               .flops = cost.flops,
                               .bytes = cost.bytes };
-    f->p->flops += cost.flops;
-    f->p->bytes += cost.bytes;
+    if (node->region == 0) { /* what stands in a loop counts as part of it */
+        f->p->flops += cost.flops;
+        f->p->bytes += cost.bytes;
+    }
     SGLCORE_TRY(take_origin(f, node->origin, &i.origin));
     if (node->op == SGLIR_OP_SCAN) return freeze_scan(f, list, node, &i);
     i.operand_first = (uint32_t)f->p->operands.count;

@@ -96,7 +96,7 @@ typedef struct sglexec_kernel {
 /* Describes the FUSED node. TYPE or INTERNAL when the contract is not kept (the message names the inner node). */
 sgl_status sglexec_kernel_build(sglcore_env *env, const sglir_graph *g, sglir_id fused, sglexec_kernel *kernel);
 void sglexec_kernel_free(sglcore_env *env, sglexec_kernel *kernel);
-/* One line per step, for `sgl graph --after fuse --kernels`, dumps and tests. */
+/* A head and one line per step, each ended: for reports of a program and tests. */
 sgl_status sglexec_kernel_print(sglcore_env *env, const sglexec_kernel *kernel, sglcore_text *text);
 
 #endif

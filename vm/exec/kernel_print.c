@@ -1,4 +1,4 @@
-/* kernel_print.c -- a kernel as text, one line per step: for `sgl graph --kernels`, dumps and tests.
+/* kernel_print.c -- a kernel as text, one line per step: for reports of a program and tests.
  *
  * In: a description. Out: "1: r4 full f32 = mul r0 r3". Forms: full, row, col, one. A map is its offset (when there is
  * one) and a stride per dim: "a0 128[256 1]"; a for arguments and results of the node, in their order. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "exec/program.h"
+#include "ir/text.h"
 
 void sglexec_program_free(sglexec_program *program)
 {
@@ -55,21 +56,15 @@ const int64_t *sglexec_attr_ints(const sglexec_program *p, const sglexec_instruc
     return attr->count ? &p->ints.data[attr->as.first] : NULL;
 }
 
-static const char *space_name(uint8_t space)
-{
-    static const char *const names[] = { "nowhere", "arena", "state", "io", "const" };
-    return names[space];
-}
-
 static sgl_status print_operand(sglcore_env *env, const sglexec_operand *o, sglcore_text *text)
 {
     sglir_type type = sglir_type_make(o->dtype, o->rank, o->dims);
-    char shape[160];
-    return sglcore_text_add(env, text, "%s@%s+%lld", sglir_type_text(&type, shape, sizeof shape), space_name(o->space),
-                            (long long)o->offset);
+    char shape[SGLIR_TYPE_ROOM];
+    return sglcore_text_add(env, text, "%s@%s+%lld", sglir_type_text(&type, shape, sizeof shape),
+                            sglir_space_names[o->space], (long long)o->offset);
 }
 
-static sgl_status print_origin(const sglexec_program *p, uint32_t origin, sglcore_text *text)
+sgl_status sglexec_origin_print(const sglexec_program *p, uint32_t origin, sglcore_text *text)
 {
     const sglir_origin *o = &p->origins.data[origin];
     if (!o->file) return SGL_OK;
@@ -79,25 +74,57 @@ static sgl_status print_origin(const sglexec_program *p, uint32_t origin, sglcor
     return SGL_OK;
 }
 
-static sgl_status print_block(const sglexec_program *p, uint32_t block, int depth, sglcore_text *text)
+/* The description, indented by so many blanks. */
+static sgl_status print_kernel(const sglexec_program *p, uint32_t kernel, int indent, sglcore_text *text)
 {
-    const sglexec_block *b = &p->blocks.data[block];
-    for (uint32_t n = b->first; n < b->first + b->count; n++) {
-        const sglexec_instruction *i = &p->instructions.data[n];
-        SGLCORE_TRY(sglcore_text_add(p->env, text, "%*s%5u  %s", depth * 2, "", n, sglir_ops[i->op].name));
-        if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, text, " kernel %u", i->kernel));
-        if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(sglcore_text_add(p->env, text, " %lld times", (long long)i->steps));
-        for (uint32_t a = 0; a < i->arg_count + i->result_count; a++) {
-            SGLCORE_TRY(sglcore_text_add(p->env, text, a == i->arg_count ? " -> " : " "));
-            SGLCORE_TRY(print_operand(p->env, &p->operands.data[i->operand_first + a], text));
-        }
-        if (i->work_bytes) {
-            SGLCORE_TRY(sglcore_text_add(p->env, text, " work %lld@arena+%lld", (long long)i->work_bytes,
-                                         (long long)i->work_offset));
-        }
-        SGLCORE_TRY(print_origin(p, i->origin, text));
-        SGLCORE_TRY(sglcore_text_add(p->env, text, "\n"));
-        if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(print_block(p, i->block, depth + 1, text));
+    sglcore_text one = { 0 };
+    sgl_status status = sglexec_kernel_print(p->env, &p->kernels.data[kernel], &one);
+    for (const char *line = one.data; status == SGL_OK && *line;) {
+        size_t bytes = strcspn(line, "\n") + 1; /* every line is ended */
+        status = sglcore_text_add(p->env, text, "%*s", indent, "");
+        if (status == SGL_OK) status = sglcore_text_bytes(p->env, text, line, bytes);
+        line += bytes;
+    }
+    sglcore_text_free(p->env, &one);
+    return status;
+}
+
+typedef struct listing {
+    const sglexec_program *p;
+    sglcore_text *text;
+    bool kernels;       /* to be described */
+    uint32_t described; /* so many: kernels are numbered in the order of their first instructions */
+} listing;
+
+static sgl_status print_instruction(listing *l, uint32_t n, int depth)
+{
+    const sglexec_program *p = l->p;
+    const sglexec_instruction *i = &p->instructions.data[n];
+    SGLCORE_TRY(sglcore_text_add(p->env, l->text, "%*s%5u  %s", depth * 2, "", n, sglir_ops[i->op].name));
+    if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " kernel %u", i->kernel));
+    if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " %lld times", (long long)i->steps));
+    for (uint32_t a = 0; a < i->arg_count + i->result_count; a++) {
+        SGLCORE_TRY(sglcore_text_add(p->env, l->text, a == i->arg_count ? " -> " : " "));
+        SGLCORE_TRY(print_operand(p->env, &p->operands.data[i->operand_first + a], l->text));
+    }
+    if (i->work_bytes) {
+        SGLCORE_TRY(sglcore_text_add(p->env, l->text, " work %lld@arena+%lld", (long long)i->work_bytes,
+                                     (long long)i->work_offset));
+    }
+    SGLCORE_TRY(sglexec_origin_print(p, i->origin, l->text));
+    SGLCORE_TRY(sglcore_text_add(p->env, l->text, "\n"));
+    if (!l->kernels || i->op != SGLIR_OP_FUSED || i->kernel != l->described) return SGL_OK;
+    l->described++;
+    return print_kernel(p, i->kernel, depth * 2 + 9, l->text);
+}
+
+static sgl_status print_block(listing *l, uint32_t block, int depth)
+{
+    const sglexec_block b = l->p->blocks.data[block];
+    for (uint32_t n = b.first; n < b.first + b.count; n++) {
+        const sglexec_instruction *i = &l->p->instructions.data[n];
+        SGLCORE_TRY(print_instruction(l, n, depth));
+        if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(print_block(l, i->block, depth + 1));
     }
     return SGL_OK;
 }
@@ -113,7 +140,7 @@ static sgl_status print_ports(const sglexec_program *p, const char *word, const 
     return SGL_OK;
 }
 
-sgl_status sglexec_program_print(const sglexec_program *program, sglcore_text *text)
+sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, sglcore_text *text)
 {
     SGLCORE_TRY(sglcore_text_add(
         program->env, text,
@@ -125,5 +152,6 @@ sgl_status sglexec_program_print(const sglexec_program *program, sglcore_text *t
     SGLCORE_TRY(print_ports(program, "feed", program->feeds.data, program->feeds.count, text));
     SGLCORE_TRY(print_ports(program, "fetch", program->fetches.data, program->fetches.count, text));
     SGLCORE_TRY(print_ports(program, "state", program->states.data, program->states.count, text));
-    return print_block(program, 0, 0, text);
+    listing all = { .p = program, .text = text, .kernels = kernels };
+    return print_block(&all, 0, 0);
 }

@@ -27,7 +27,7 @@ typedef struct sglexec_instruction {
     int64_t steps;  /* SCAN */
     int64_t work_offset, work_bytes; /* workspace in the arena */
     uint32_t origin;                 /* program->origins */
-    double flops, bytes;             /* from plan/cost, for profiles */
+    double flops, bytes;             /* of one launch, from plan/cost; SCAN: of all its turns */
 } sglexec_instruction;
 
 typedef struct sglexec_block {
@@ -65,8 +65,17 @@ typedef struct sglexec_program {
 /* From a graph of stage PLACED. */
 sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program);
 void sglexec_program_free(sglexec_program *program);
-/* One line per instruction: op or kernel, operands with places, script line. */
-sgl_status sglexec_program_print(const sglexec_program *program, sglcore_text *text);
+/* One line per instruction: op or kernel, operands with places, script line. With kernels: each described under the first
+ * instruction that launches it. */
+sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, sglcore_text *text);
+/* The same as JSON, of the shape that sgl.h tells at sgl_program_report. */
+sgl_status sglexec_program_json(const sglexec_program *program, sglcore_text *text);
+/* The member "kernels", described one after another. */
+sgl_status sglexec_kernels_json(const sglexec_program *program, sglcore_text *text);
+/* "  ; file:line scope (pass)", or nothing. */
+sgl_status sglexec_origin_print(const sglexec_program *program, uint32_t origin, sglcore_text *text);
+/* The members "file", "line", "scope" and "pass" of a JSON object. */
+sgl_status sglexec_origin_json(const sglexec_program *program, uint32_t origin, sglcore_text *text);
 /* Attributes of an instruction by name, as sglir_attr_*. */
 int64_t sglexec_attr_int(const sglexec_program *p, const sglexec_instruction *i, const char *name);
 double sglexec_attr_float(const sglexec_program *p, const sglexec_instruction *i, const char *name);

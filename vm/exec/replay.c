@@ -1,16 +1,19 @@
 /* replay.c -- runs a program once: the hot path, and all of it.
  *
  * Comes in: a prepared program and the base addresses of its spaces. Goes out: states changed, fetches filled. Nothing is
- * allocated and nothing is decided; a loop writes its index where its block reads it. */
+ * allocated and nothing is decided; a loop writes its index where its block reads it. Between two instructions it looks
+ * whether it is to stop: a step of minutes on a large model can be left. */
 #include "exec/device.h"
 
 typedef struct replayer {
+    sglcore_env *env;
     const sglexec_device_ops *ops;
     sglexec_device *device;
     void *prepared;
     const sglexec_program *program;
     void *const *spaces;
-    const sglexec_observer *observer;
+    const atomic_bool *stop;
+    sglexec_profile *profile;
 } replayer;
 
 static sgl_status replay_block(const replayer *r, uint32_t block);
@@ -25,30 +28,44 @@ static sgl_status replay_loop(const replayer *r, const sglexec_instruction *i)
     return SGL_OK;
 }
 
+static sgl_status launch_measured(const replayer *r, uint32_t n)
+{
+    int64_t start = sglcore_now_ns();
+    SGLCORE_TRY(r->ops->launch(r->device, r->prepared, n, r->spaces));
+    SGLCORE_TRY(r->ops->finish(r->device));
+    r->profile->spent[n].ns += sglcore_now_ns() - start;
+    r->profile->spent[n].launches++;
+    return SGL_OK;
+}
+
 static sgl_status replay_block(const replayer *r, uint32_t block)
 {
     const sglexec_block b = r->program->blocks.data[block];
     for (uint32_t n = b.first; n < b.first + b.count; n++) {
         const sglexec_instruction *i = &r->program->instructions.data[n];
-        if (i->op == SGLIR_OP_SCAN) {
+        if (r->stop && atomic_load_explicit(r->stop, memory_order_relaxed))
+            return sglcore_fail(r->env, SGL_INTERRUPTED, "%s: stopped before instruction %u of %lld",
+                                sglcore_string(r->program->strings, r->program->name), n,
+                                (long long)r->program->instructions.count);
+        if (i->op == SGLIR_OP_SCAN)
             SGLCORE_TRY(replay_loop(r, i));
-        } else if (!r->observer) {
+        else if (r->profile)
+            SGLCORE_TRY(launch_measured(r, n));
+        else
             SGLCORE_TRY(r->ops->launch(r->device, r->prepared, n, r->spaces));
-        } else {
-            int64_t start = sglcore_now_ns();
-            SGLCORE_TRY(r->ops->launch(r->device, r->prepared, n, r->spaces));
-            SGLCORE_TRY(r->ops->finish(r->device));
-            r->observer->launched(r->observer->user, r->program, n, start, sglcore_now_ns());
-        }
     }
     return SGL_OK;
 }
 
 sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
-                          const sglexec_program *program, void *const spaces[5], const sglexec_observer *observer)
+                          const sglexec_program *program, void *const spaces[5], const sglexec_watch *watch)
 {
-    (void)env;
-    const replayer r = { ops, device, prepared, program, spaces, observer };
-    SGLCORE_TRY(replay_block(&r, 0));
-    return ops->finish(device);
+    const replayer r = {
+        env, ops, device, prepared, program, spaces, watch ? watch->stop : NULL, watch ? watch->profile : NULL
+    };
+    sgl_status status = replay_block(&r, 0);
+    sgl_status finished = ops->finish(device); /* of what was launched, whatever came of it */
+    if (status == SGL_OK) status = finished;
+    if (status == SGL_OK && r.profile) r.profile->replays++;
+    return status;
 }

@@ -3,6 +3,7 @@
  * Comes in: a VM. Goes out: text. Asks each device what it is; a device that cannot be opened is told with the reason. */
 #include "core/knob.h"
 #include "session/session.h"
+#include "wire.h"
 
 static sgl_status describe_device(sglcore_env *env, int threads, const sglexec_device_ops *ops, sglcore_text *text)
 {
@@ -31,7 +32,9 @@ sgl_status sgl_doctor(sgl_vm *vm, sgl_write_fn write, void *user)
     if (!vm || !write) return SGL_INVALID_ARGUMENT;
     sglcore_text text = { 0 };
     sgl_status status = sglcore_text_add(&vm->env, &text, "sgl %s\n", sgl_version());
-    if (status == SGL_OK) status = describe_device(&vm->env, vm->threads, &sglexec_device_cpu, &text);
+    const sglexec_device_ops *device;
+    for (int i = 0; status == SGL_OK && (device = sglwire_device(i)) != NULL; i++)
+        status = describe_device(&vm->env, vm->threads, device, &text);
     if (status == SGL_OK) status = describe_knobs(&vm->env, &text);
     if (status == SGL_OK) status = write(user, text.data, (size_t)text.count);
     sglcore_text_free(&vm->env, &text);

@@ -26,7 +26,7 @@ typedef struct generator {
     int64_t history_count, history_capacity;
     int64_t position;  /* of the next token to be read in */
     bool has_position; /* the program wants to know; one without caches does not */
-    volatile sig_atomic_t *interrupted;
+    sgl_vm *vm;
 } generator;
 
 /* ---- choice --------------------------------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static sgl_status read_history(generator *g, int64_t from)
             i -= g->config->context / 2;
         }
         SGLCORE_TRY(read_in(g, g->history[i]));
-        if (*g->interrupted) return SGL_OK;
+        if (g->vm->interrupted) return SGL_OK;
     }
     return SGL_OK;
 }
@@ -148,7 +148,7 @@ static sgl_status read_history(generator *g, int64_t from)
 static sgl_status run(generator *g)
 {
     SGLCORE_TRY(read_history(g, 0));
-    for (int64_t n = 0; n < g->config->count && !*g->interrupted; n++) {
+    for (int64_t n = 0; n < g->config->count && !g->vm->interrupted; n++) {
         int32_t token = 0;
         SGLCORE_TRY(sgl_fetch(g->config->decode, "logits", g->logits, (size_t)g->logits_bytes));
         SGLCORE_TRY(choose(g, n, &token));
@@ -156,8 +156,8 @@ static sgl_status run(generator *g)
         if (g->config->on_token) SGLCORE_TRY(g->config->on_token(g->config->user, token));
         if (n + 1 < g->config->count) SGLCORE_TRY(read_history(g, g->history_count - 1));
     }
-    if (!*g->interrupted) return SGL_OK;
-    *g->interrupted = 0;
+    if (!g->vm->interrupted) return SGL_OK;
+    sglsession_resume(g->vm);
     return sglcore_fail(g->env, SGL_INTERRUPTED, "generation was interrupted");
 }
 
@@ -236,7 +236,7 @@ sgl_status sgl_generate(sgl_session *session, const sgl_generate_config *config)
     if (!session || !config) return SGL_INVALID_ARGUMENT;
     sglcore_env *env = &session->vm->env;
     SGLCORE_TRY(check(env, session, config));
-    generator g = { .env = env, .config = config, .interrupted = &session->vm->interrupted };
+    generator g = { .env = env, .config = config, .vm = session->vm };
     sgl_status status = generate(&g);
     sglcore_free(env, g.logits, (size_t)g.logits_bytes);
     sglcore_free(env, g.heap, (size_t)g.vocab * sizeof *g.heap);

@@ -1,14 +1,13 @@
 /* report.c -- what a program will need and do, told before it runs: memory, instructions, a summary, the graph.
  *
  * Comes in: a frozen program with the placed graph it came from. Goes out: text, JSON or SVG through the host's writer.
- * Odd invariant: nothing here is measured; every figure is a property of the program. */
+ * Odd invariant: but for the profile nothing here is measured; every figure is a property of the program. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ir/text.h"
 #include "session/lifetimes.h"
 #include "session/session.h"
-#include "store/json.h"
 
 /* ---- the pieces of a memory report -------------------------------------------------------------------------------- */
 
@@ -103,7 +102,7 @@ static sgl_status lifetime_json(sglcore_env *env, const sglir_graph *g, const sg
     const sglir_node *node = sglir_node_at(g, life->node);
     char origin[ORIGIN_ROOM];
     SGLCORE_TRY(sglcore_text_add(env, text, "{\"op\":\"%s\",\"line\":", sglir_ops[node->op].name));
-    SGLCORE_TRY(sglstore_json_quote(env, text, sglir_origin_text(g, node->origin, origin, sizeof origin)));
+    SGLCORE_TRY(sglcore_text_quote(env, text, sglir_origin_text(g, node->origin, origin, sizeof origin)));
     return sglcore_text_add(env, text, ",\"offset\":%lld,\"bytes\":%lld,\"from\":%lld,\"to\":%lld}",
                             (long long)life->offset, (long long)life->bytes, (long long)life->from,
                             (long long)life->to);
@@ -115,7 +114,7 @@ static sgl_status memory_json(const sgl_program *program, const sglsession_lifet
     const sglir_graph *g = program->placed;
     const int64_t *space = program->program->space_bytes;
     SGLCORE_TRY(sglcore_text_add(env, text, "{\"program\":"));
-    SGLCORE_TRY(sglstore_json_quote(env, text, sglcore_string(g->strings, g->name)));
+    SGLCORE_TRY(sglcore_text_quote(env, text, sglcore_string(g->strings, g->name)));
     SGLCORE_TRY(
         sglcore_text_add(env, text,
                          ",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
@@ -196,6 +195,18 @@ static sgl_status summary_json(const sgl_program *program, sglcore_text *text)
                             (long long)p->space_bytes[SGLIR_SPACE_STATE]);
 }
 
+static sgl_status report_profile(const sgl_program *program, const char *format, sglcore_text *text)
+{
+    sglcore_env *env = &program->session->vm->env;
+    if (!program->profile)
+        return sglcore_fail(env, SGL_WRONG_STATE,
+                            "report profile: the program was not measured; call sgl_program_profile "
+                            "before the steps");
+    if (strcmp(format, "json") == 0) return sglexec_profile_json(program->profile, text);
+    if (strcmp(format, "text") == 0) return sglexec_profile_print(program->profile, text);
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "report profile: the formats are text and json, not '%s'", format);
+}
+
 static sgl_status report_memory(const sgl_program *program, const char *format, sglcore_text *text)
 {
     sglcore_env *env = &program->session->vm->env;
@@ -224,14 +235,20 @@ sgl_status sgl_program_report(const sgl_program *program, const char *kind, cons
     sgl_status status;
     if (strcmp(kind, "memory") == 0)
         status = report_memory(program, format, &text);
+    else if (strcmp(kind, "profile") == 0)
+        status = report_profile(program, format, &text);
     else if (strcmp(kind, "program") == 0 && strcmp(format, "text") == 0)
-        status = sglexec_program_print(program->program, &text);
+        status = sglexec_program_print(program->program, false, &text);
+    else if (strcmp(kind, "program") == 0 && strcmp(format, "json") == 0)
+        status = sglexec_program_json(program->program, &text);
+    else if (strcmp(kind, "kernels") == 0 && strcmp(format, "text") == 0)
+        status = sglexec_program_print(program->program, true, &text);
     else if (strcmp(kind, "summary") == 0 && strcmp(format, "json") == 0)
         status = summary_json(program, &text);
     else
         status = sglcore_fail(env, SGL_INVALID_ARGUMENT,
                               "there is no report '%s' in format '%s'; there are memory (text, json, svg), "
-                              "program (text) and summary (json)",
+                              "program (text, json), kernels (text), profile (text, json) and summary (json)",
                               kind, format);
     if (status == SGL_OK) status = write(user, text.data, (size_t)text.count);
     sglcore_text_free(env, &text);
@@ -267,6 +284,7 @@ sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const s
 {
     if (!session || !graph || !write) return SGL_INVALID_ARGUMENT;
     sglcore_env *env = &session->vm->env;
+    SGLCORE_TRY(sglsession_check(session, graph, plan, "sgl_graph_print"));
     if (!format) format = "text";
     if (strcmp(format, "text") != 0 && strcmp(format, "dot") != 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "graph: the formats are text and dot, not '%s'", format);

@@ -6,34 +6,18 @@
  * invariant: a freeze that fails leaves the session as it was. */
 #include <string.h>
 
+#include "ir/text.h"
 #include "session/session.h"
+#include "wire.h"
 
 /* ---- the session ---------------------------------------------------------------------------------------------- */
-
-static const sglexec_device_ops *const devices[] = { &sglexec_device_cpu, &sglexec_device_null };
-enum { DEVICES = sizeof devices / sizeof devices[0] };
-
-static sgl_status find_device(sglcore_env *env, const char *name, const sglexec_device_ops **ops)
-{
-    const char *names[DEVICES];
-    for (int i = 0; i < DEVICES; i++) {
-        names[i] = devices[i]->name;
-        if (strcmp(name, names[i]) == 0) {
-            *ops = devices[i];
-            return SGL_OK;
-        }
-    }
-    char hint[SGLCORE_HINT_ROOM];
-    return sglcore_fail(env, SGL_NOT_FOUND, "there is no device '%s'; this build has cpu and null%s", name,
-                        sglcore_hint(name, names, DEVICES, hint));
-}
 
 sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
 {
     if (!vm || !session) return SGL_INVALID_ARGUMENT;
     *session = NULL;
     const sglexec_device_ops *ops = NULL;
-    SGLCORE_TRY(find_device(&vm->env, device ? device : "cpu", &ops));
+    SGLCORE_TRY(sglwire_device_find(&vm->env, device ? device : sglwire_device(0)->name, &ops));
     sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->vm = vm;
@@ -68,28 +52,54 @@ static bool is_state(const sglir_graph *g, const sglir_node *node)
     return node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") != SGL_FEED;
 }
 
-/* A state that the session has and the graph names must be of one type in both. */
-static sgl_status check_states(const sgl_session *session, const sglir_graph *g)
+/* A state that the session has and the graph names must be of one type and one role in both. */
+static sgl_status check_state(const sgl_session *session, const sglir_graph *g, const sglir_node *node)
 {
+    const char *name = sglir_attr_string(g, node, "name"), *mine = sglcore_string(g->strings, g->name);
+    int64_t role = sglir_attr_int(g, node, "role");
+    sglir_id same = sglir_input_find(session->layout, name);
+    sglsession_state state;
+    if (!sglsession_state_find(session, name, &state)) {
+        if (same == SGLIR_NONE) return SGL_OK;
+        return sglcore_fail(
+            g->env, SGL_TYPE,
+            "%s: program \"%s\" of this session has a section of this name; name the %s of program \"%s\" "
+            "otherwise",
+            name, sglsession_brought_by(session->layout, same), sglir_role_names[role], mine);
+    }
+    if (role != (int64_t)state.role)
+        return sglcore_fail(g->env, SGL_TYPE,
+                            "%s: program \"%s\" wants it as a %s, program \"%s\" of this session has it as a %s", name,
+                            mine, sglir_role_names[role], state.program, sglir_role_names[state.role]);
+    sglir_type has = sglir_type_make(state.type.dtype, state.type.rank, state.type.dims);
+    if (sglir_type_equal(&has, sglir_type_of(g, node->out_first))) return SGL_OK;
+    char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
+    return sglcore_fail(g->env, SGL_TYPE, "%s: program \"%s\" wants %s, program \"%s\" of this session has it as %s",
+                        name, mine, sglir_type_text(sglir_type_of(g, node->out_first), a, sizeof a), state.program,
+                        sglir_type_text(&has, b, sizeof b));
+}
+
+sgl_status sglsession_same_vm(sgl_vm *vm, const sgl_vm *other, const char *call, const char *what)
+{
+    if (vm == other) return SGL_OK;
+    return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: the %s is of another VM; make it on this one", call, what);
+}
+
+sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *call)
+{
+    SGLCORE_TRY(sglsession_same_vm(session->vm, graph->vm, call, "graph"));
+    if (plan) SGLCORE_TRY(sglsession_same_vm(session->vm, plan->vm, call, "plan"));
+    const sglir_graph *g = graph->ir;
     const sglir_region *top = &g->regions.data[0];
     for (int64_t n = 0; session->layout && n < top->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
-        if (!is_state(g, node)) continue;
-        const char *name = sglir_attr_string(g, node, "name");
-        sglsession_state state;
-        if (!sglsession_state_find(session, name, &state)) continue;
-        sglir_type has = sglir_type_make(state.type.dtype, state.type.rank, state.type.dims);
-        if (sglir_type_equal(&has, sglir_type_of(g, node->out_first))) continue;
-        char a[160], b[160];
-        return sglcore_fail(g->env, SGL_TYPE,
-                            "%s: the graph wants %s, the session has it as %s from an earlier program", name,
-                            sglir_type_text(sglir_type_of(g, node->out_first), a, sizeof a),
-                            sglir_type_text(&has, b, sizeof b));
+        if (is_state(g, node)) SGLCORE_TRY(check_state(session, g, node));
     }
     return SGL_OK;
 }
 
-static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *from)
+/* program NULL: `from` is a layout itself. */
+static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *from, const char *program)
 {
     const sglir_region *top = &from->regions.data[0];
     for (int64_t n = 0; n < top->nodes.count; n++) {
@@ -98,6 +108,7 @@ static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *fro
         const char *name = sglir_attr_string(from, node, "name");
         if (sglir_input_find(layout, name) != SGLIR_NONE) continue;
         const sglir_value *value = sglir_value_at(from, node->out_first);
+        sglir_set_origin(layout, "", 0, program ? program : sglsession_brought_by(from, node->out_first), "");
         sglir_id made = sglir_input(layout, (sgl_role)sglir_attr_int(from, node, "role"), name, &value->type);
         SGLCORE_TRY(sglir_status(layout));
         layout->values.data[made].space = SGLIR_SPACE_STATE;
@@ -129,10 +140,10 @@ static sgl_status merge_layout(sglcore_env *env, const sglir_graph *old, const s
     SGLCORE_TRY(sglir_graph_new(env, "layout", merged));
     sgl_status status = SGL_OK;
     if (old) {
-        status = layout_take_inputs(*merged, old);
+        status = layout_take_inputs(*merged, old, NULL);
         if (status == SGL_OK) status = layout_take_members(*merged, old);
     }
-    if (status == SGL_OK) status = layout_take_inputs(*merged, placed);
+    if (status == SGL_OK) status = layout_take_inputs(*merged, placed, sglcore_string(placed->strings, placed->name));
     if (status == SGL_OK) status = layout_take_members(*merged, placed);
     if (status != SGL_OK) {
         sglir_graph_free(*merged);
@@ -156,6 +167,7 @@ void sgl_program_free(sgl_program *program)
     if (program->prepared) session->ops->release(session->device, program->prepared);
     free_space(program, SGLIR_SPACE_IO, program->io);
     free_space(program, SGLIR_SPACE_CONST, program->constants);
+    sglexec_profile_free(program->profile);
     sglexec_program_free(program->program);
     sglir_graph_free(program->placed);
     if (program->link.at) sglsession_link_out(&program->link);
@@ -173,6 +185,17 @@ sglplan sglsession_plan(const sgl_session *session, const sgl_plan *plan)
     return made;
 }
 
+static bool learns(const sglir_graph *placed)
+{
+    for (int64_t o = 0; o < placed->outputs.count; o++) {
+        const sglir_output *output = &placed->outputs.data[o];
+        if (output->role != SGLIR_UPDATE) continue;
+        sglir_id input = sglir_input_find(placed, sglcore_string(placed->strings, output->name));
+        if (sglir_attr_int(placed, sglir_maker(placed, input), "role") != SGL_CACHE) return true;
+    }
+    return false;
+}
+
 static sgl_status build_program(sgl_program *program, const sgl_graph *graph, const sgl_plan *plan)
 {
     sgl_session *session = program->session;
@@ -182,6 +205,7 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
         .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace
     };
     SGLCORE_TRY(sglpass_run(&context, graph->ir, NULL, &program->placed));
+    program->learns = learns(program->placed);
     SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
     return session->ops->prepare(session->device, program->program, &program->prepared);
 }
@@ -205,12 +229,13 @@ sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_pl
 {
     if (!session || !graph || !program) return SGL_INVALID_ARGUMENT;
     *program = NULL;
-    SGLCORE_TRY(check_states(session, graph->ir));
+    SGLCORE_TRY(sglsession_check(session, graph, plan, "sgl_freeze"));
     sgl_program *made = sglcore_alloc_zero(&session->vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->session = session;
     sgl_status status = build_program(made, graph, plan);
     if (status == SGL_OK) status = bind_program(made);
+    if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
     if (status != SGL_OK) {
         sgl_program_free(made);
         return status;
@@ -325,16 +350,40 @@ sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, si
                                (int64_t)bytes);
 }
 
+void sglsession_resume(sgl_vm *vm)
+{
+    vm->interrupted = 0;
+    atomic_store(&vm->stop_now, false);
+}
+
 sgl_status sgl_step(sgl_program *program)
 {
     if (!program) return SGL_INVALID_ARGUMENT;
     sgl_session *session = program->session;
+    if (atomic_load(&session->vm->stop_now)) {
+        sglsession_resume(session->vm);
+        return sglcore_fail(&session->vm->env, SGL_INTERRUPTED, "stopped before a step");
+    }
     SGLCORE_TRY(sglsession_ready(program));
     void *const spaces[] = { NULL, session->arena, session->state, program->io, program->constants };
-    SGLCORE_TRY(sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared, program->program,
-                               spaces, NULL));
-    program->steps_done++;
-    return SGL_OK;
+    const sglexec_watch watch = { .stop = &session->vm->stop_now, .profile = program->profile };
+    sgl_status status = sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared,
+                                       program->program, spaces, &watch);
+    if (status == SGL_OK) {
+        program->steps_done++;
+        return SGL_OK;
+    }
+    session->torn = session->torn || program->learns;
+    if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
+    return status;
+}
+
+sgl_status sgl_program_profile(sgl_program *program, int on)
+{
+    if (!program) return SGL_INVALID_ARGUMENT;
+    sglexec_profile_free(program->profile);
+    program->profile = NULL;
+    return on ? sglexec_profile_new(program->program, &program->profile) : SGL_OK;
 }
 
 sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes)

@@ -7,6 +7,7 @@
 #define SGLSESSION_SESSION_H
 
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "exec/device.h"
 #include "ir/ir.h"
@@ -28,7 +29,8 @@ typedef struct sglsession_hook {
 struct sgl_vm {
     sglcore_env env;
     int threads;
-    volatile sig_atomic_t interrupted;
+    volatile sig_atomic_t interrupted; /* what runs stops at the next step */
+    atomic_bool stop_now;              /* and replay between two instructions */
     sglsession_link *hooks, *graphs, *plans, *sessions, *tokens;
     char *found_path, *found_meta; /* of sgl_checkpoint_find */
 };
@@ -59,7 +61,9 @@ struct sgl_program {
     sglexec_program *program;
     sglir_graph *placed; /* the graph it was frozen from, for reports */
     void *prepared;
-    void *io, *constants; /* device blocks of program->space_bytes, NULL until first used */
+    void *io, *constants;     /* device blocks of program->space_bytes, NULL until first used */
+    sglexec_profile *profile; /* NULL: not measured */
+    bool learns;              /* it updates parameters or states, not caches alone */
     int64_t steps_done;
 };
 
@@ -68,11 +72,14 @@ struct sgl_session {
     sgl_vm *vm;
     const sglexec_device_ops *ops;
     sglexec_device *device;
-    sglir_graph *layout; /* INPUT nodes with places, and members: where each state lives */
-    void *state;         /* device block; what has been planned may be more than what is there yet */
+    sglir_graph
+        *layout; /* INPUT nodes with places, and members: where each state lives; the scope of an INPUT's origin is
+                            the name of the program that brought it */
+    void *state; /* device block; what has been planned may be more than what is there yet */
     int64_t state_bytes, state_planned;
     void *arena; /* device block that all programs use in turn: nothing in it outlives a step */
     int64_t arena_bytes, arena_planned;
+    bool torn; /* a program that learns failed or was stopped within a step: the states are of no step */
     sglsession_link *programs;
 };
 
@@ -85,13 +92,23 @@ typedef struct sglsession_state {
     sgl_role role;
     sgl_type type;
     int64_t offset, bytes; /* in the state block */
+    const char *program;   /* that brought it */
 } sglsession_state;
 bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state);
+/* The program that brought the INPUT of a layout. */
+const char *sglsession_brought_by(const sglir_graph *layout, sglir_id input);
 bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state);
 /* Device memory is taken when it is first used, so that planning alone takes none: the state block, or everything that
  * the program needs to be fed and stepped. Does nothing when it is there. */
 sgl_status sglsession_ready_states(sgl_session *session);
 sgl_status sglsession_ready(sgl_program *program);
+/* What an interrupt asked for is done. */
+void sglsession_resume(sgl_vm *vm);
+/* Two handles of one call must be of one VM; the message, in the first one's, names the call and what is of another. */
+sgl_status sglsession_same_vm(sgl_vm *vm, const sgl_vm *other, const char *call, const char *what);
+/* INVALID_ARGUMENT, with the message in `vm`, unless graph and plan (NULL is allowed) are of that VM; TYPE where the graph
+ * wants a state that the session has otherwise. */
+sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *call);
 /* Frees what the last sgl_checkpoint_find handed out. */
 void sglsession_forget_found(sgl_vm *vm);
 /* The plan of the host, or the default one, with what the session's device runs whole. */

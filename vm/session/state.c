@@ -18,6 +18,11 @@ static uint32_t input_name(const sglir_graph *layout, const sglir_node *node)
     return layout->attrs.data[node->attr_first + 1].as.string; /* schema of INPUT: role, name, dtype, dims */
 }
 
+const char *sglsession_brought_by(const sglir_graph *layout, sglir_id input)
+{
+    return sglcore_string(layout->strings, layout->origins.data[sglir_maker(layout, input)->origin].scope);
+}
+
 static void fill(sglsession_state *state, const char *name, uint8_t role, const sglir_type *type, int64_t offset)
 {
     state->name = name;
@@ -34,6 +39,7 @@ static void fill_input(sglsession_state *state, const sglir_graph *layout, const
     const sglir_value *value = sglir_value_at(layout, node->out_first);
     fill(state, sglcore_string(layout->strings, input_name(layout, node)),
          (uint8_t)sglir_attr_int(layout, node, "role"), &value->type, value->offset);
+    state->program = sglsession_brought_by(layout, node->out_first);
 }
 
 /* Members first, in the order of their sections, then the inputs that stand alone. */
@@ -49,6 +55,7 @@ bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_s
             int64_t start = sglir_value_at(layout, node->out_first)->offset;
             fill(state, sglcore_string(layout->strings, member->name), member->role, &member->type,
                  start + sglcore_dtype_bytes((sgl_dtype)member->type.dtype, member->offset));
+            state->program = sglsession_brought_by(layout, node->out_first);
             return true;
         }
         return false;
@@ -170,6 +177,11 @@ sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t st
 {
     if (!session || !dir || step < 0) return SGL_INVALID_ARGUMENT;
     sglcore_env *env = &session->vm->env;
+    if (session->torn)
+        return sglcore_fail(
+            env, SGL_WRONG_STATE,
+            "sgl_checkpoint_save: a step failed or was stopped half-way, and the states are of no step; load a "
+            "checkpoint first");
     saved s = { 0 };
     SGLCORE_VEC(sglstore_source) sources = { 0 };
     sgl_status status = sglsession_ready_states(session);
@@ -201,6 +213,7 @@ sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int param
                                                      write_place });
     }
     if (status == SGL_OK) status = sglstore_checkpoint_load(env, path, targets.data, targets.count, parameters_only);
+    if (status == SGL_OK && !parameters_only) session->torn = false;
     sglcore_vec_free(env, &targets);
     scatter(session, &s);
     return status;

@@ -180,7 +180,7 @@ static sgl_status add_members(sglcore_env *env, const char *meta, sglcore_text *
         SGLCORE_TRY(sglstore_json_skip(&json, &from));
         for (int i = 0; i < OWN_KEYS; i++) own = own || strcmp(key->data, own_keys[i]) == 0;
         if (own) continue;
-        SGLCORE_TRY(sglstore_json_quote(env, text, key->data));
+        SGLCORE_TRY(sglcore_text_quote(env, text, key->data));
         SGLCORE_TRY(sglcore_text_add(env, text, ":"));
         SGLCORE_TRY(sglcore_text_bytes(env, text, meta + from, (size_t)(json.at - from)));
         SGLCORE_TRY(sglcore_text_add(env, text, ","));
@@ -233,7 +233,10 @@ static sgl_status one_step(trainer *t)
     SGLCORE_TRY(feed_batch(t, train, t->step, false));
     SGLCORE_TRY(feed_number(train, "step", t->step + 1));
     SGLCORE_TRY(feed_number(train, "seed", (int64_t)t->config->seed));
-    SGLCORE_TRY(sgl_step(train));
+    sgl_status status = sgl_step(train);
+    if (status == SGL_INTERRUPTED)
+        return sglcore_fail_at(t->env, status, "step %lld is not finished and not kept", (long long)t->step + 1);
+    if (status != SGL_OK) return status;
     t->step++;
     SGLCORE_TRY(read_scalars(t));
     sgl_step_record record = { .step = t->step,
@@ -266,7 +269,7 @@ static sgl_status run(trainer *t)
     }
     if (c->out && t->saved != t->step && t->step > c->start_step) SGLCORE_TRY(save(t));
     if (!t->session->vm->interrupted) return SGL_OK;
-    t->session->vm->interrupted = 0;
+    sglsession_resume(t->session->vm);
     return sglcore_fail(t->env, SGL_INTERRUPTED, "interrupted after step %lld", (long long)t->step);
 }
 
@@ -275,6 +278,7 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
     sglcore_env *env = &session->vm->env;
     if (!c->train || c->train->session != session || (c->eval && c->eval->session != session))
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: the programs must be of this session");
+    if (c->tokens) SGLCORE_TRY(sglsession_same_vm(session->vm, c->tokens->vm, "sgl_train", "token data"));
     if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
     if (c->eval && !c->tokens && !c->feed && c->eval_batches <= 0)

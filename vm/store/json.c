@@ -46,22 +46,6 @@ static bool take(sglstore_json *json, char c)
 
 /* ---- texts ------------------------------------------------------------------------------------------------------ */
 
-/* Bytes of the well-formed UTF-8 sequence at `text` (the table of Unicode 3.9), 0 when there is none. */
-static int sequence_bytes(const char *text, int64_t left)
-{
-    const unsigned char *s = (const unsigned char *)text;
-    if (left < 1) return 0;
-    if (s[0] < 0x80) return 1;
-    int bytes = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
-    if (bytes == 0 || bytes > left) return 0;
-    unsigned char low = s[0] == 0xE0 ? 0xA0 : s[0] == 0xF0 ? 0x90 : 0x80;
-    unsigned char high = s[0] == 0xED ? 0x9F : s[0] == 0xF4 ? 0x8F : 0xBF;
-    if (s[1] < low || s[1] > high) return 0;
-    for (int i = 2; i < bytes; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    return bytes;
-}
-
 /* out NULL: the text is only checked. */
 static sgl_status add(sglstore_json *json, sglcore_text *out, const char *data, int64_t bytes)
 {
@@ -140,7 +124,7 @@ static sgl_status read_text(sglstore_json *json, sglcore_text *out)
         }
         if (c < 0) return sglstore_json_fail(json, "a text has no closing quote");
         if (c < 0x20) return sglstore_json_fail(json, "a control character in a text");
-        int bytes = sequence_bytes(json->text + json->at, json->bytes - json->at);
+        int bytes = sgl_utf8_bytes(json->text + json->at, (size_t)(json->bytes - json->at));
         if (bytes == 0) return sglstore_json_fail(json, "a byte that is not UTF-8");
         json->at += bytes;
     }
@@ -288,26 +272,4 @@ sgl_status sglstore_json_end(sglstore_json *json)
 {
     skip_blanks(json);
     return here(json) < 0 ? SGL_OK : sglstore_json_fail(json, "there is something behind the value");
-}
-
-/* ---- quoting ---------------------------------------------------------------------------------------------------- */
-
-sgl_status sglstore_json_quote(sglcore_env *env, sglcore_text *out, const char *text)
-{
-    int64_t left = (int64_t)strlen(text);
-    SGLCORE_TRY(sglcore_text_bytes(env, out, "\"", 1));
-    while (left > 0) {
-        unsigned char c = (unsigned char)*text;
-        int bytes = sequence_bytes(text, left);
-        if (bytes == 0) return sglcore_fail(env, SGL_INVALID_ARGUMENT, "'%.200s' is not UTF-8 text", text);
-        if (c == '"' || c == '\\')
-            SGLCORE_TRY(sglcore_text_add(env, out, "\\%c", c));
-        else if (c < 0x20)
-            SGLCORE_TRY(sglcore_text_add(env, out, "\\u%04x", c));
-        else
-            SGLCORE_TRY(sglcore_text_bytes(env, out, text, (size_t)bytes));
-        text += bytes;
-        left -= bytes;
-    }
-    return sglcore_text_bytes(env, out, "\"", 1);
 }

@@ -1,4 +1,4 @@
-/* json.h -- JSON read value by value, and texts quoted for it: what headers and manifests are written in.
+/* json.h -- JSON read value by value: what headers and manifests are written in. (Texts are quoted by core/quote.c.)
  *
  * A reader walks a text that nobody trusts and keeps nothing of it: memory is the env's, and none is taken but for the
  * texts asked for. (jansson, which other rooms use, takes memory behind the host's allocator and, when that fails,
@@ -35,8 +35,5 @@ sgl_status sglstore_json_skip(sglstore_json *json, int64_t *from);
 sgl_status sglstore_json_end(sglstore_json *json);
 /* Fails at the reader's place. */
 sgl_status sglstore_json_fail(const sglstore_json *json, const char *format, ...) SGL_PRINTF(2, 3);
-
-/* Adds the text in quotes; INVALID_ARGUMENT when it is not UTF-8. */
-sgl_status sglstore_json_quote(sglcore_env *env, sglcore_text *out, const char *text);
 
 #endif

@@ -23,7 +23,7 @@ const sglstore_part sglstore_parts[SGLSTORE_PARTS] = {
 static sgl_status add_row(sglcore_env *env, sglcore_text *text, const sglstore_row *row, bool first)
 {
     SGLCORE_TRY(sglcore_text_add(env, text, "%s\n   {\"name\": ", first ? "" : ","));
-    SGLCORE_TRY(sglstore_json_quote(env, text, row->name));
+    SGLCORE_TRY(sglcore_text_quote(env, text, row->name));
     SGLCORE_TRY(sglcore_text_add(env, text, ", \"dtype\": \"%s\", \"shape\": [", sgl_dtype_name(row->type.dtype)));
     for (int i = 0; i < row->type.rank; i++)
         SGLCORE_TRY(sglcore_text_add(env, text, i > 0 ? ", %lld" : "%lld", (long long)row->type.dims[i]));

@@ -2,7 +2,6 @@
  *
  * In: the manifest's rows, the file, and perhaps targets. Out: OK only when every entry has its row (and its target) of
  * the same type, every row its entry, and sizes and hashes agree. Errors name folder, file and entry. */
-#include <stdio.h>
 #include <string.h>
 
 #include "store/internal.h"
@@ -13,18 +12,6 @@ static bool same_type(const sgl_type *a, const sgl_type *b)
            memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0;
 }
 
-enum { TYPE_TEXT = 32 + SGL_MAX_RANK * 21 };
-
-/* "f32[2,3]" */
-static const char *type_text(const sgl_type *type, char text[TYPE_TEXT])
-{
-    int at = snprintf(text, TYPE_TEXT, "%s[", sgl_dtype_name(type->dtype));
-    for (int i = 0; i < type->rank; i++)
-        at += snprintf(text + at, (size_t)(TYPE_TEXT - at), i > 0 ? ",%lld" : "%lld", (long long)type->dims[i]);
-    snprintf(text + at, (size_t)(TYPE_TEXT - at), "]");
-    return text;
-}
-
 /* ---- against the manifest --------------------------------------------------------------------------------------- */
 
 /* The entry of the row, if it is there, and of the same type. */
@@ -32,7 +19,7 @@ static sgl_status match_row(sglcore_env *env, const sglstore_row *row, sglstore_
 {
     sgl_type type;
     int64_t index;
-    char a[TYPE_TEXT], b[TYPE_TEXT];
+    char a[SGL_TYPE_ROOM], b[SGL_TYPE_ROOM];
     SGLCORE_TRY(sglstore_tensors_find(opened->file, row->name, &index));
     *found = index >= 0;
     if (index < 0) return SGL_OK;
@@ -40,8 +27,8 @@ static sgl_status match_row(sglcore_env *env, const sglstore_row *row, sglstore_
         return sglcore_fail(env, SGL_CORRUPT, "%s: the manifest has the entry twice", row->name);
     sglstore_tensors_entry(opened->file, index, &type, NULL, NULL);
     if (!same_type(&type, &row->type))
-        return sglcore_fail(env, SGL_CORRUPT, "%s: the file has %s, saved was %s", row->name, type_text(&type, a),
-                            type_text(&row->type, b));
+        return sglcore_fail(env, SGL_CORRUPT, "%s: the file has %s, saved was %s", row->name,
+                            sgl_type_text(&type, a, sizeof a), sgl_type_text(&row->type, b, sizeof b));
     opened->rows.data[index] = row;
     return SGL_OK;
 }
@@ -159,7 +146,7 @@ static sgl_status match_target(sglcore_env *env, const sglstore_target *target, 
 {
     sgl_type type;
     int64_t index;
-    char a[TYPE_TEXT], b[TYPE_TEXT];
+    char a[SGL_TYPE_ROOM], b[SGL_TYPE_ROOM];
     SGLCORE_TRY(sglstore_tensors_find(opened->file, target->name, &index));
     *found = index >= 0;
     if (index < 0) return SGL_OK;
@@ -167,8 +154,8 @@ static sgl_status match_target(sglcore_env *env, const sglstore_target *target, 
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s: there are two targets of this name", target->name);
     sglstore_tensors_entry(opened->file, index, &type, NULL, NULL);
     if (!same_type(&type, &target->type))
-        return sglcore_fail(env, SGL_TYPE, "%s: the file has %s, the program %s", target->name, type_text(&type, a),
-                            type_text(&target->type, b));
+        return sglcore_fail(env, SGL_TYPE, "%s: the file has %s, the program %s", target->name,
+                            sgl_type_text(&type, a, sizeof a), sgl_type_text(&target->type, b, sizeof b));
     opened->targets.data[index] = target;
     return SGL_OK;
 }
@@ -176,14 +163,14 @@ static sgl_status match_target(sglcore_env *env, const sglstore_target *target, 
 /* Another program often lacks one thing and has another: both are named. */
 static sgl_status tell_unmatched(sglcore_env *env, int part, const sglstore_target *missing, const char *extra)
 {
-    char type[TYPE_TEXT];
+    char type[SGL_TYPE_ROOM];
     const char *noun = sglstore_parts[part].noun;
     if (missing == NULL) return sglcore_fail(env, SGL_TYPE, "%s: the program has no such %s", extra, noun);
     if (extra == NULL)
         return sglcore_fail(env, SGL_TYPE, "%s is missing; the program has this %s, %s", missing->name, noun,
-                            type_text(&missing->type, type));
+                            sgl_type_text(&missing->type, type, sizeof type));
     return sglcore_fail(env, SGL_TYPE, "%s is missing; the program has this %s, %s, and no such %s as %s",
-                        missing->name, noun, type_text(&missing->type, type), noun, extra);
+                        missing->name, noun, sgl_type_text(&missing->type, type, sizeof type), noun, extra);
 }
 
 static sgl_status match_targets(sglcore_env *env, int part, const sglstore_target *targets, int64_t count,

@@ -72,7 +72,7 @@ static sgl_status add_entry(writer *w, const sglstore_source *source, bool first
         return sglcore_fail(w->env, SGL_INVALID_ARGUMENT, "%s: %s: more bytes than can be counted", w->path,
                             source->name);
     if (!first) SGLCORE_TRY(sglcore_text_bytes(w->env, &w->header, ",", 1));
-    SGLCORE_TRY(sglstore_json_quote(w->env, &w->header, source->name));
+    SGLCORE_TRY(sglcore_text_quote(w->env, &w->header, source->name));
     SGLCORE_TRY(sglcore_text_add(w->env, &w->header, ":{\"dtype\":\"%s\",\"shape\":[",
                                  sglstore_dtype_text(source->type.dtype)));
     for (int i = 0; i < source->type.rank; i++)
