@@ -4,6 +4,7 @@
 --- graphs by name (trace_init, trace_train, trace_eval, trace_decode), its plan, its data and its numbers.
 --- Invariant: a graph is traced anew each time it is asked for, and nothing of one trace reaches another.
 
+local check = require "sgl.check"
 local core = require "sgl.core"
 local base = require "sgl.nn.module"
 local loss_module = require "sgl.nn.loss"
@@ -33,7 +34,7 @@ function Job:__tostring() return "job of " .. self.model.kind end
 
 local job = {}
 
-local function check(given)
+local function check_fields(given)
   for key in pairs(given) do
     if not contains(fields, key) then
       core.error(("job: there is no field '%s'%s"):format(tostring(key), core.hint(tostring(key), fields)))
@@ -43,6 +44,7 @@ local function check(given)
     core.error("job: model must be a module (nn.module and the layers make them)")
   end
   if (given.loss == nil) == (given.step == nil) then core.error("job: give either loss and optim, or step") end
+  check.value("job", given.loss and "loss" or "step", "call", given.loss or given.step)
   if given.loss and getmetatable(given.optim) ~= optimizer.Optimizer then
     core.error("job: loss needs optim, such as optim.adamw { lr = 1e-3 }")
   end
@@ -55,7 +57,7 @@ end
 ---@param given { model: sgl.module, loss: function?, step: function?, data: table, optim: sgl.optimizer|sgl.optimizer[]?, plan: table?, steps: integer?, eval_every: integer?, eval_batches: integer?, save_every: integer?, keep: integer?, seed: integer?, context: integer? }
 function job.new(given)
   if type(given) ~= "table" then core.error("job: give a table { model =, loss =, data =, optim = }") end
-  check(given)
+  check_fields(given)
   local self = {}
   for key, value in pairs(given) do self[key] = value end
   for key, text in pairs(core.settings()) do
@@ -63,8 +65,12 @@ function job.new(given)
     if field and not contains(numbers, field) then
       core.error(("job: there is no number '%s'%s"):format(field, core.hint(field, numbers)))
     end
-    if field then
-      self[field] = tonumber(text) or core.error(("job: %s must be a number, not '%s'"):format(field, text))
+    if field then self[field] = tonumber(text) or text end
+  end
+  for _, name in ipairs(numbers) do
+    if self[name] ~= nil then
+      self[name] = math.type(self[name]) == "float" and math.tointeger(self[name]) or self[name] -- 1e4 is a number of steps
+      check.value("job", name, name == "context" and "size" or "count", self[name])
     end
   end
   self.plan = given.plan or make_plan()

@@ -3,6 +3,7 @@
 --- memory-mapped and
 --- shuffled by a counter; data.batches calls a Lua function for every batch.
 
+local check = require "sgl.check"
 local core = require "sgl.core"
 
 ---@class sgl.data
@@ -12,22 +13,25 @@ local Source = {}
 Source.__index = Source
 function Source:__tostring() return "data." .. self.kind end
 
-local function integer(where, options, name)
-  local value = options[name]
-  if math.type(value) ~= "integer" or value < 1 then
-    core.error(("data.%s: %s must be an integer of at least 1, not %s"):format(where, name, tostring(value)))
-  end
-  return value
-end
-
-local function tokens(kind, options, format, vocab)
+-- The files: of --data, or those of the script. "" is none yet, which is told when they are opened.
+local function list_paths(where, options)
   local path = core.settings()["data.path"] or options.path
   local paths = type(path) == "table" and path or { path }
-  local held_out = options.held_out or 0.05
-  if type(held_out) ~= "number" or held_out < 0 or held_out > 0.5 then
-    core.error(("data.%s: held_out must be within 0 .. 0.5, not %s"):format(kind, tostring(held_out)))
+  if #paths == 0 then core.error(where .. ": give path = \"FILE\", or a list of files") end
+  for i, one in ipairs(paths) do
+    check.value(where, type(path) == "table" and ("path %d"):format(i) or "path", "text", one)
   end
-  local batch, seq = integer(kind, options, "batch"), integer(kind, options, "seq")
+  return paths
+end
+
+local function tokens(kind, options, fields, format, vocab)
+  local where = "data." .. kind
+  for name, value in pairs { path = "any?", seq = "size", batch = "size", held_out = "rate?", seed = "count?" } do
+    fields[name] = value
+  end
+  check.options(where, options, fields)
+  local paths, held_out, batch, seq = list_paths(where, options), options.held_out or 0.05, options.batch, options.seq
+  if held_out > 0.5 then core.error(("%s: held_out must be within 0 .. 0.5, not %g"):format(where, held_out)) end
   return setmetatable({
     kind = kind, paths = paths, format = format, vocab = vocab, seq = seq, batch = batch, held_out = held_out,
     seed = options.seed, -- that of the job when there is none
@@ -39,19 +43,30 @@ end
 --- 256) is
 --- an error.
 ---@param options { path: string|string[], vocab: integer?, seq: integer, batch: integer, held_out: number?, seed: integer? } held_out: share of the end kept for evaluation, default 0.05
+---@return table
 function data.text(options)
-  return tokens("text", options, "bytes", options.vocab and integer("text", options, "vocab") or 256)
+  return tokens("text", options, { vocab = "size?" }, "bytes", type(options) == "table" and options.vocab or 256)
 end
 
 --- Token files: raw uint16 or uint32, or headed as llm.c's.
 ---@param options { path: string|string[], vocab: integer, seq: integer, batch: integer, format: "u16"|"u32"|"llmc"?, held_out: number?, seed: integer? }
-function data.tokens(options) return tokens("tokens", options, options.format, integer("tokens", options, "vocab")) end
+---@return table
+function data.tokens(options)
+  local given = type(options) == "table" and options or {}
+  return tokens("tokens", options, { vocab = "size", format = "text?" }, given.format, given.vocab)
+end
 
 --- Batches made by Lua: next(cursor, is_eval) returns { feed = flat list of numbers, ... }, or nil past the last.
 ---@param options { feeds: table<string, { dtype: string, dims: integer[] }>, next: fun(cursor: integer, is_eval: boolean): table? }
+---@return table
 function data.batches(options)
-  if type(options.feeds) ~= "table" or type(options.next) ~= "function" then
-    core.error("data.batches: give feeds = { name = { dtype =, dims = } } and next = function(cursor, is_eval)")
+  check.options("data.batches", options, { feeds = "any", next = "call" })
+  if type(options.feeds) ~= "table" then core.error("data.batches: give feeds = { name = { dtype =, dims = } }") end
+  for name, feed in pairs(options.feeds) do
+    local where = ("data.batches: feed '%s'"):format(tostring(name))
+    check.options(where, feed, { dtype = "text", dims = "any" })
+    if type(feed.dims) ~= "table" then core.error(where .. ": dims must be a list of extents") end
+    for i, extent in ipairs(feed.dims) do check.value(where, "extent " .. i, "count", extent) end
   end
   return setmetatable({ kind = "batches", feeds = options.feeds, next = options.next }, Source)
 end

@@ -2,11 +2,15 @@
 --- 2019).
 --- Comes in: integer tokens [batch, t], t at most seq. Goes out: logits [batch, t, vocab], not multiplied out.
 
+local check = require "sgl.check"
 local nn = require "sgl.nn"
 
 ---@param cfg { vocab: integer, dim: integer, layers: integer, heads: integer, seq: integer, dropout: number? }
 ---@return sgl.module
 return function(cfg)
+  cfg = check.fields("models.gpt2", cfg, {
+    vocab = "size", dim = "size", layers = "size", heads = "size", seq = "size", dropout = "share?",
+  })
   local init, init_out = nn.init.normal(0.02), nn.init.normal(0.02 * (2 * cfg.layers) ^ -0.5)
   local function block()
     local attn = nn.attention {

@@ -3,11 +3,16 @@
 --- (Touvron et al., arXiv:2302.13971).
 --- Comes in: integer tokens [batch, t]. Goes out: logits [batch, t, vocab], not multiplied out.
 
+local check = require "sgl.check"
 local nn = require "sgl.nn"
 
 ---@param cfg { vocab: integer, dim: integer, layers: integer, heads: integer, kv_heads: integer?, ffn: integer, rope: number?, dropout: number? }
 ---@return sgl.module
 return function(cfg)
+  cfg = check.fields("models.llama", cfg, {
+    vocab = "size", dim = "size", layers = "size", heads = "size", kv_heads = "size?", ffn = "size", rope = "positive?",
+    dropout = "share?",
+  })
   local depth = (2 * cfg.layers) ^ -0.5 -- what adds to the residual stream starts smaller in deep models
   local function block()
     local attn = nn.attention {

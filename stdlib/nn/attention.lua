@@ -7,20 +7,22 @@
 --- In a decode step keys and values stand in caches [batch, context, kv_heads, head_dim] under the module's path.
 
 local core = require "sgl.core"
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
 local trace = require "sgl.trace"
 
-local function check(options)
-  for _, name in ipairs { "dim", "heads" } do
-    if math.type(options[name]) ~= "integer" or options[name] < 1 then
-      core.error(("attention: %s must be an integer of at least 1, not %s"):format(name, tostring(options[name])))
-    end
-  end
+local known = {
+  dim = "size", heads = "size", kv_heads = "size?", head_dim = "size?", causal = "flag?", rope = "positive?",
+  window = "size?", bias = "flag?", scale = "positive?", init = "call?", init_out = "call?",
+}
+
+local function sizes(options)
+  check.options("attention", options, known)
   local heads, kv_heads = options.heads, options.kv_heads or options.heads
-  if math.type(kv_heads) ~= "integer" or kv_heads < 1 or heads % kv_heads ~= 0 then
-    core.error(("attention: heads (%d) is no multiple of kv_heads (%s)"):format(heads, tostring(kv_heads)))
+  if heads % kv_heads ~= 0 then
+    core.error(("attention: heads (%d) is no multiple of kv_heads (%d)"):format(heads, kv_heads))
   end
   if not options.head_dim and options.dim % heads ~= 0 then
     core.error(("attention: dim (%d) is no multiple of heads (%d); give head_dim"):format(options.dim, heads))
@@ -46,7 +48,7 @@ end
 ---@param options { dim: integer, heads: integer, kv_heads: integer?, head_dim: integer?, causal: boolean?, rope: number?, window: integer?, bias: boolean?, scale: number?, init: function?, init_out: function? }
 ---@return sgl.module
 return function(options)
-  local kv_heads, head_dim = check(options)
+  local kv_heads, head_dim = sizes(options)
   local dim, heads = options.dim, options.heads
   local causal = options.causal ~= false
   local scale = options.scale or head_dim ^ -0.5

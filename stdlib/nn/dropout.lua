@@ -5,6 +5,7 @@
 --- step, the module's path and the element's place in the whole batch, and on nothing else.
 
 local core = require "sgl.core"
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local ops = require "sgl.ops"
 local trace = require "sgl.trace"
@@ -12,9 +13,7 @@ local trace = require "sgl.trace"
 ---@param rate number 0 <= rate < 1
 ---@return sgl.module
 return function(rate)
-  if type(rate) ~= "number" or not (rate >= 0 and rate < 1) then
-    core.error(("dropout: rate must be at least 0 and below 1, not %s"):format(tostring(rate)))
-  end
+  check.value("dropout", "rate", "share", rate)
   return base.module(("dropout(%g)"):format(rate), {}, function(x)
     if rate == 0 or trace.mode() ~= "train" then return x end
     local context = trace.context()

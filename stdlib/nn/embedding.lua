@@ -2,6 +2,7 @@
 --- Comes in: integer tokens [...]. Goes out: [..., dim]. Weight [vocab, dim]; nn.tied_head uses the same weight as
 --- the head.
 
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
@@ -11,7 +12,10 @@ local ops = require "sgl.ops"
 ---@param options { init: function? }? default: normal with std 0.02
 ---@return sgl.module
 return function(vocab, dim, options)
-  local weight = base.parameter { vocab, dim, init = options and options.init or initial.normal(0.02) }
+  check.value("embedding", "vocab", "size", vocab)
+  check.value("embedding", "dim", "size", dim)
+  options = check.options("embedding", options, { init = "call?" })
+  local weight = base.parameter { vocab, dim, init = options.init or initial.normal(0.02) }
   return base.module(("embedding(%d, %d)"):format(vocab, dim), { weight = weight }, function(tokens)
     return ops.gather(weight(), tokens)
   end)

@@ -4,6 +4,7 @@
 --- in chunks of rows, and the whole logits never stand in memory; `:tensor()` multiplies them out.
 
 local core = require "sgl.core"
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
@@ -15,6 +16,7 @@ local Logits = {}
 Logits.__index = Logits
 
 --- The logits as a tensor [..., vocab].
+---@return sgl.tensor
 function Logits:tensor() return ops.linear(self.hidden, self.weight) end
 function Logits:__tostring() return ("logits of %s by %s"):format(tostring(self.hidden), tostring(self.weight)) end
 
@@ -32,9 +34,15 @@ function loss.tied_head(embedding, hidden)
 end
 
 --- A head with a weight of its own [vocab, dim].
+---@param dim integer
+---@param vocab integer
+---@param options { init: function? }? default: normal with std 0.02
 ---@return sgl.module
 function loss.head(dim, vocab, options)
-  local weight = base.parameter { vocab, dim, init = options and options.init or initial.normal(0.02) }
+  check.value("head", "dim", "size", dim)
+  check.value("head", "vocab", "size", vocab)
+  options = check.options("head", options, { init = "call?" })
+  local weight = base.parameter { vocab, dim, init = options.init or initial.normal(0.02) }
   return base.module(("head(%d, %d)"):format(dim, vocab), { weight = weight }, function(hidden)
     return setmetatable({ hidden = hidden, weight = weight() }, Logits)
   end)
@@ -49,7 +57,7 @@ end
 ---@return sgl.tensor mean rank 0
 ---@return sgl.tensor count rank 0
 function loss.cross_entropy(logits, targets, options)
-  local ignore = options and options.ignore or -1
+  local ignore = check.options("cross_entropy", options, { ignore = "integer?" }).ignore or -1
   local losses
   if getmetatable(logits) == Logits then
     losses = ops.linear_cross_entropy(logits.hidden, logits.weight, targets, ignore)

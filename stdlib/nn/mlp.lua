@@ -3,6 +3,7 @@
 --- dim).
 
 local core = require "sgl.core"
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local linear = require "sgl.nn.linear"
 local ops = require "sgl.ops"
@@ -20,7 +21,9 @@ local activations = {
 ---@param options { activation: string?, bias: boolean?, init: function?, init_out: function? }? default gelu, with bias
 ---@return sgl.module
 return function(dim, hidden, options)
-  options = options or {}
+  check.value("mlp", "dim", "size", dim)
+  check.value("mlp", "hidden", "size", hidden)
+  options = check.options("mlp", options, { activation = "text?", bias = "flag?", init = "call?", init_out = "call?" })
   local name = options.activation or "gelu"
   local activation = activations[name]
   if not activation then

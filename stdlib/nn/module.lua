@@ -5,6 +5,7 @@
 --- the
 --- order of a Lua table.
 
+local check = require "sgl.check"
 local core = require "sgl.core"
 local trace = require "sgl.trace"
 
@@ -36,12 +37,18 @@ function Parameter:__tostring()
 end
 
 --- A parameter of the given shape: nn.parameter{ 10, 20, init = nn.init.normal(0.02) }.
+---@param options table the extents, and init: how it gets its first value
+---@return sgl.parameter
 local function parameter(options)
+  check.value("parameter", "the argument", "table", options)
   local dims = {}
-  for i, extent in ipairs(options) do
-    if math.type(extent) ~= "integer" or extent < 0 then
-      core.error(("parameter: extent %d is %s, it must be an integer of at least 0"):format(i, tostring(extent)))
+  for key in pairs(options) do
+    if key ~= "init" and math.type(key) ~= "integer" then
+      core.error(("parameter: there is no option '%s'"):format(tostring(key)))
     end
+  end
+  for i, extent in ipairs(options) do
+    check.value("parameter", "extent " .. i, "size", extent)
     dims[i] = extent
   end
   if type(options.init) ~= "function" then core.error("parameter: give init, such as nn.init.normal(0.02)") end
@@ -66,7 +73,11 @@ function Module.__call(self, ...)
   return trace.within(self.path, self.forward, ...)
 end
 
+---@param x any
+---@return boolean
 local function is_module(x) return getmetatable(x) == Module end
+---@param x any
+---@return boolean
 local function is_parameter(x) return getmetatable(x) == Parameter end
 
 -- { key, child } in the order of making; lists of modules count as children "key.0", "key.1", ...
@@ -88,6 +99,7 @@ local function ordered(children)
 end
 
 --- Names the module and all below it, and lists its parameters in order; a shared one keeps its first name.
+---@param prefix string? of the names
 ---@return sgl.parameter[]
 function Module:parameters(prefix)
   local found, seen = {}, {}
@@ -126,6 +138,23 @@ function Module:__tostring()
   return table.concat(lines, "\n")
 end
 
+-- Children are modules, parameters and lists of these; anything else would be left out of the model unseen.
+local function check_child(kind, key, child)
+  if is_module(child) or is_parameter(child) then return end
+  if type(child) ~= "table" or getmetatable(child) ~= nil then
+    core.error(("module '%s': child '%s' is %s, it must be a module, a parameter or a list of these"):format(kind, key,
+      type(child) == "table" and tostring(child) or "a " .. type(child)))
+  end
+  local length = #child
+  for inner in pairs(child) do
+    if math.type(inner) ~= "integer" or inner < 1 or inner > length then
+      core.error(("module '%s': child '%s' has the key '%s'; it must be a list, nn.module names children"):format(kind, key,
+        tostring(inner)))
+    end
+  end
+  for i, inner in ipairs(child) do check_child(kind, key .. "." .. (i - 1), inner) end
+end
+
 --- A module of its own: nn.module("block", { norm = norm, ffn = ffn }, function(x) return x + ffn(norm(x)) end).
 ---@param kind string what it is, for printing
 ---@param children table<string, sgl.module|sgl.parameter|table>
@@ -134,6 +163,12 @@ end
 local function module(kind, children, forward)
   if type(kind) ~= "string" or type(children) ~= "table" or type(forward) ~= "function" then
     core.error("module(kind, children, forward): a string, a table of modules and parameters, a function")
+  end
+  for key, child in pairs(children) do
+    if type(key) ~= "string" and math.type(key) ~= "integer" then
+      core.error(("module '%s': a child's key is a %s, it must be a string"):format(kind, type(key)))
+    end
+    check_child(kind, tostring(key), child)
   end
   return setmetatable({ kind = kind, children = children, forward = forward, serial = serial() }, Module)
 end

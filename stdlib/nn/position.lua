@@ -4,6 +4,7 @@
 --- position is that of the step.
 
 local core = require "sgl.core"
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
@@ -14,7 +15,10 @@ local trace = require "sgl.trace"
 ---@param options { init: function? }? default: normal with std 0.02
 ---@return sgl.module
 return function(context, dim, options)
-  local weight = base.parameter { context, dim, init = options and options.init or initial.normal(0.02) }
+  check.value("position", "context", "size", context)
+  check.value("position", "dim", "size", dim)
+  options = check.options("position", options, { init = "call?" })
+  local weight = base.parameter { context, dim, init = options.init or initial.normal(0.02) }
   return base.module(("position(%d, %d)"):format(context, dim), { weight = weight }, function(x)
     local length = ops.shape(x, 1)
     if length > context then

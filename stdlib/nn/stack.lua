@@ -2,15 +2,15 @@
 --- Comes in: x. Goes out: block n-1 of ... of block 0 of x. Children "0", "1", ...
 
 local core = require "sgl.core"
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 
 ---@param count integer
 ---@param make fun(index: integer): sgl.module called for each block, index from 0
 ---@return sgl.module
 return function(count, make)
-  if math.type(count) ~= "integer" or count < 0 or type(make) ~= "function" then
-    core.error("stack(count, make): an integer of at least 0, and a function that makes a block")
-  end
+  check.value("stack", "count", "count", count)
+  check.value("stack", "make", "call", make)
   local blocks = {}
   for i = 1, count do
     blocks[i] = make(i - 1)

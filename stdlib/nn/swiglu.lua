@@ -1,6 +1,7 @@
 --- nn.swiglu: down(silu(gate(x)) * up(x)) (Shazeer, arXiv:2002.05202).
 --- Comes in: x [..., dim]. Goes out: the same shape. Weights gate and up [hidden, dim], down [dim, hidden].
 
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
@@ -10,7 +11,9 @@ local ops = require "sgl.ops"
 ---@param options { init: function?, init_out: function? }?
 ---@return sgl.module
 return function(dim, hidden, options)
-  options = options or {}
+  check.value("swiglu", "dim", "size", dim)
+  check.value("swiglu", "hidden", "size", hidden)
+  options = check.options("swiglu", options, { init = "call?", init_out = "call?" })
   local init = options.init or initial.normal(dim ^ -0.5)
   local gate = base.parameter { hidden, dim, init = init }
   local up = base.parameter { hidden, dim, init = init }

@@ -22,4 +22,7 @@ end
 
 ---@param options { lr: number|function, beta1: number?, beta2: number?, eps: number?, weight_decay: number?, clip: number?, decays: (fun(path: string, dims: integer[]): boolean)?, name: string? } beta1 0.9, beta2 0.95, eps 1e-8; decay goes to parameters of 2 or more dimensions; clip: global norm
 ---@return sgl.optimizer
-return function(options) return optimizer.new("adamw", options, { "m", "v" }, rule) end
+return function(options)
+  local own = { beta1 = "share?", beta2 = "share?", eps = "positive?" }
+  return optimizer.new("adamw", options, own, { "m", "v" }, rule)
+end

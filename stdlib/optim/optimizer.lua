@@ -5,6 +5,7 @@
 --- Goes out: an object with :minimize(loss, model).
 
 local core = require "sgl.core"
+local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local ops = require "sgl.ops"
 local schedule = require "sgl.optim.schedule"
@@ -21,22 +22,24 @@ local function unique(name)
   return count == 1 and name or name .. count
 end
 
+-- Of every optimizer, with the kinds of `check`.
+local known = { lr = "any", weight_decay = "rate?", clip = "positive?", decays = "call?", name = "text?" }
+
 ---@class sgl.optimizer
 ---@field name string prefix of its states
 ---@param kind string
 ---@param options table lr, weight_decay, clip, decays, name and the rule's own
+---@param own table<string, string> the rule's own options and their kinds
 ---@param slots string[] states kept per parameter
 ---@param rule fun(v: table): sgl.tensor, table<string, sgl.tensor>
 ---@return sgl.optimizer
-local function new(kind, options, slots, rule)
+local function new(kind, options, own, slots, rule)
+  local fields = {}
+  for name, value in pairs(known) do fields[name] = value end
+  for name, value in pairs(own) do fields[name] = value end
+  check.options(kind, options, fields)
   local self = { kind = kind, options = options, slots = slots, rule = rule, name = unique(options.name or kind) }
-  self.lr = schedule.of(options.lr)
-  for _, field in ipairs { "weight_decay", "clip" } do
-    local value = options[field]
-    if value ~= nil and (type(value) ~= "number" or value < 0) then
-      core.error(("%s: %s must be a number of at least 0, not %s"):format(kind, field, tostring(value)))
-    end
-  end
+  self.lr = schedule.of(kind, options.lr)
   return setmetatable(self, Optimizer)
 end
 
@@ -68,6 +71,8 @@ end
 local function state_path(self, slot, parameter) return ("%s.%s/%s"):format(self.name, slot, parameter.path) end
 
 --- Every state with its shape, for the init graph: calls each(path, dims).
+---@param parameters sgl.parameter[]
+---@param each fun(path: string, dims: integer[])
 function Optimizer:states(parameters, each)
   for _, slot in ipairs(self.slots) do
     for _, parameter in ipairs(parameters) do each(state_path(self, slot, parameter), parameter.dims) end
@@ -92,6 +97,7 @@ end
 --- One step: emits gradients and updates into the train graph. Returns { lr, grad_norm }, rank 0 each.
 ---@param loss sgl.tensor rank 0
 ---@param what sgl.module|table a module, or a list of modules and parameters
+---@return { lr: sgl.tensor, grad_norm: sgl.tensor }
 function Optimizer:minimize(loss, what)
   local parameters = list_parameters(what)
   if #parameters == 0 then core.error(self.kind .. ": there is no parameter to learn") end
@@ -102,9 +108,13 @@ function Optimizer:minimize(loss, what)
   local p, g = ops.pack(tensors), ops.pack(core.grad(loss, tensors))
   local dtype = core.dtype(p)
   local norm = ops.sqrt(ops.sum(g * g))
-  if (self.options.clip or 0) > 0 then g = g * ops.minimum(self.options.clip / (norm + 1e-6), 1) end
+  if self.options.clip then g = g * ops.minimum(self.options.clip / (norm + 1e-6), 1) end
   local step = ops.cast(context.step, "f64")
   local lr = self.lr(step, context.steps)
+  if type(lr) == "number" then lr = core.constant(lr, "f64") end
+  if not core.is_tensor(lr) or core.rank(lr) ~= 0 then
+    core.error(("%s: the schedule must give a number or a tensor of rank 0, it gave %s"):format(self.kind, tostring(lr)))
+  end
   local function state(slot)
     local parts = {}
     for i, parameter in ipairs(parameters) do

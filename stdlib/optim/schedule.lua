@@ -5,18 +5,24 @@
 --- new
 --- compile. Everywhere s = step - 1 counts from 0.
 
+local check = require "sgl.check"
 local core = require "sgl.core"
 local ops = require "sgl.ops"
 
 local schedule = {}
 
-local function number(where, options, name, otherwise)
-  local value = options[name]
-  if value == nil then value = otherwise end
-  if type(value) ~= "number" then
-    core.error(("%s: %s must be a number, not %s"):format(where, name, tostring(value)))
+local known = { peak = "rate", final = "rate?", warmup = "count?", steps = "size?" }
+
+-- The options of a schedule: peak, final, warmup. A warm-up need not fit into the job's steps, which a short trial cuts,
+-- but into the schedule's own.
+local function read(where, options, final, fields)
+  check.options(where, options, fields or known)
+  local warmup, decay = options.warmup or 0, fields and options.decay or 0
+  if options.steps and warmup + decay > options.steps then
+    local spent = fields and ("warmup and decay (%d + %d)"):format(warmup, decay) or ("warmup (%d)"):format(warmup)
+    core.error(("%s: %s: more than steps (%d)"):format(where, spent, options.steps))
   end
-  return value
+  return options.peak, options.final or final or options.peak / 10, warmup
 end
 
 -- Linear warm-up over `warmup` steps from peak / warmup to peak, then what `after` says.
@@ -30,16 +36,17 @@ local function progress(s, from, to) return ops.clamp((s - from) / math.max(to -
 
 --- The same rate at every step.
 ---@param rate number
+---@return fun(): sgl.tensor
 function schedule.constant(rate)
-  if type(rate) ~= "number" then core.error("optim.constant(rate): rate must be a number, not " .. tostring(rate)) end
+  check.value("optim.constant", "rate", "rate", rate)
   return function() return core.constant(rate, "f64") end
 end
 
 --- From peak to final in a straight line, after a linear warm-up.
 ---@param options { peak: number, final: number?, warmup: integer?, steps: integer? } final: default 0
+---@return fun(step: sgl.tensor, steps: integer): sgl.tensor
 function schedule.linear(options)
-  local peak, final = number("optim.linear", options, "peak"), number("optim.linear", options, "final", 0)
-  local warmup = number("optim.linear", options, "warmup", 0)
+  local peak, final, warmup = read("optim.linear", options, 0)
   return function(step, steps)
     local s = step - 1
     return warmed(s, warmup, peak, progress(s, warmup, options.steps or steps) * (final - peak) + peak)
@@ -48,10 +55,9 @@ end
 
 --- From peak to final along half a cosine, after a linear warm-up (Loshchilov, Hutter, arXiv:1608.03983).
 ---@param options { peak: number, final: number?, warmup: integer?, steps: integer? } final: default peak / 10
+---@return fun(step: sgl.tensor, steps: integer): sgl.tensor
 function schedule.warmup_cosine(options)
-  local peak = number("optim.warmup_cosine", options, "peak")
-  local final = number("optim.warmup_cosine", options, "final", peak / 10)
-  local warmup = number("optim.warmup_cosine", options, "warmup", 0)
+  local peak, final, warmup = read("optim.warmup_cosine", options)
   return function(step, steps)
     local s = step - 1
     local q = progress(s, warmup, options.steps or steps)
@@ -64,9 +70,11 @@ schedule.cosine = schedule.warmup_cosine
 
 --- Warm-up, stable, decay (Hu et al., arXiv:2404.06395): peak until the last `decay` steps, then linearly to final.
 ---@param options { peak: number, warmup: integer?, decay: integer, final: number?, steps: integer? } final: default 0
+---@return fun(step: sgl.tensor, steps: integer): sgl.tensor
 function schedule.wsd(options)
-  local peak, final = number("optim.wsd", options, "peak"), number("optim.wsd", options, "final", 0)
-  local warmup, decay = number("optim.wsd", options, "warmup", 0), number("optim.wsd", options, "decay")
+  local fields = { peak = "rate", final = "rate?", warmup = "count?", decay = "count", steps = "size?" }
+  local peak, final, warmup = read("optim.wsd", options, 0, fields)
+  local decay = options.decay
   return function(step, steps)
     local total = options.steps or steps
     local s = step - 1
@@ -75,12 +83,16 @@ function schedule.wsd(options)
 end
 
 --- A number is a constant schedule.
-function schedule.of(rate)
-  if type(rate) == "number" then return schedule.constant(rate) end
-  if type(rate) ~= "function" then
-    core.error("optimizer: lr must be a number or a schedule such as optim.warmup_cosine{...}")
+---@param where string the optimizer
+---@param rate number|function
+---@return function
+function schedule.of(where, rate)
+  if type(rate) == "function" then return rate end
+  if type(rate) ~= "number" then
+    core.error(where .. ": lr must be a number or a schedule such as optim.warmup_cosine { peak = 1e-3 }")
   end
-  return rate
+  check.value(where, "lr", "rate", rate)
+  return schedule.constant(rate)
 end
 
 return schedule

@@ -2,6 +2,7 @@
 ---   g <- g + decay * p;  b <- momentum * b + g;  p <- p - lr * (nesterov and g + momentum * b or b)
 --- Comes in: options. Goes out: an optimizer; with momentum its states are "sgd.b/<path>".
 
+local core = require "sgl.core"
 local optimizer = require "sgl.optim.optimizer"
 local ops = require "sgl.ops"
 
@@ -17,5 +18,9 @@ end
 ---@param options { lr: number|function, momentum: number?, nesterov: boolean?, weight_decay: number?, clip: number?, decays: (fun(path: string, dims: integer[]): boolean)?, name: string? } momentum: default 0
 ---@return sgl.optimizer
 return function(options)
-  return optimizer.new("sgd", options, (options.momentum or 0) ~= 0 and { "b" } or {}, rule)
+  local momentum = type(options) == "table" and options.momentum or 0
+  local made = optimizer.new("sgd", options, { momentum = "share?", nesterov = "flag?" },
+    momentum ~= 0 and { "b" } or {}, rule)
+  if options.nesterov and momentum == 0 then core.error("sgd: nesterov needs a momentum above 0") end
+  return made
 end

@@ -1,0 +1,157 @@
+#!/bin/sh
+# What no run can mean is refused before anything is made, with the line of the script and never one of the library:
+# impossible optimizers, schedules, data and jobs, sizes that do not fit, children of a module that are none.
+. "$ROOT/tests/e2e/common.sh"
+make_text 8000 text
+
+# A model of the smallest kind; the lines that a case replaces have numbers of their own.
+cat >base.lua <<'LUA'
+local sgl = require "sgl"
+local nn, optim, data = sgl.nn, sgl.optim, sgl.data
+local embed = nn.embedding(256, 8)
+local layer = nn.linear(8, 8)
+local model = nn.module("m", { embed = embed, layer = layer }, function(t) return nn.tied_head(embed, layer(embed(t))) end)
+local rate = 1e-3
+local optimizer = optim.adamw { lr = rate }
+local source = data.text { path = "text", seq = 8, batch = 2 }
+local settings = { steps = 2, eval_batches = 1 }
+return sgl.job {
+  model = model, loss = function(batch) return nn.cross_entropy(model(batch.tokens), batch.targets) end,
+  data = source, optim = optimizer,
+  steps = settings.steps, eval_every = settings.eval_every, eval_batches = settings.eval_batches, keep = settings.keep,
+}
+LUA
+run 0 train base.lua --out base --quiet
+
+# bad LINE CODE TEXT...: the base with CODE as that line is refused there, with each text.
+bad() {
+    line=$1
+    code=$2
+    shift 2
+    awk -v line="$line" -v code="$code" 'NR == line { print code; next } { print }' base.lua >case.lua
+    run 1 train case.lua --out nothing
+    head -n 1 err | grep -q "^sgl: case.lua:$line: " || fail "'$code': the first line names not case.lua:$line"
+    says_not err 'stdlib/' '-nan'
+    for text in "$@"; do says err "$text"; done
+    [ ! -e nothing ] || fail "a folder was made"
+}
+
+optimizer() {
+    code=$1
+    shift
+    bad 7 "local optimizer = optim.$code" "$@"
+}
+optimizer 'adamw { lr = -1 }' 'adamw: lr must be' 'at least 0' 'not -1'
+optimizer 'adamw { lr = 0 / 0 }' 'adamw: lr must be' 'not nan'
+optimizer 'adamw { lr = math.huge }' 'adamw: lr must be'
+optimizer 'adamw { lr = "1e-3" }' 'adamw: lr must be'
+optimizer 'adamw { }' 'adamw: lr must be given'
+optimizer 'adamw()' 'adamw: lr must be given'
+optimizer 'adamw { lr = rate, weight_decay = -0.1 }' 'adamw: weight_decay must be' 'not -0.1'
+optimizer 'adamw { lr = rate, beta1 = 1 }' 'adamw: beta1 must be' 'below 1' 'not 1'
+optimizer 'adamw { lr = rate, beta2 = -0.1 }' 'adamw: beta2 must be'
+optimizer 'adamw { lr = rate, beta2 = 0 / 0 }' 'adamw: beta2 must be' 'not nan'
+optimizer 'adamw { lr = rate, eps = 0 }' 'adamw: eps must be' 'above 0'
+optimizer 'adamw { lr = rate, clip = 0 }' 'adamw: clip must be' 'above 0' 'not 0'
+optimizer 'adamw { lr = rate, clip = -1 }' 'adamw: clip must be'
+optimizer 'adamw { lr = rate, weightdecay = 0.1 }' "no option 'weightdecay'" "'weight_decay'"
+optimizer 'adamw { lr = rate, decays = 1 }' 'adamw: decays must be a function'
+optimizer 'sgd { lr = rate, momentum = 1 }' 'sgd: momentum must be'
+optimizer 'sgd { lr = rate, nesterov = true }' 'sgd: nesterov needs a momentum'
+optimizer 'sgd { lr = -rate }' 'sgd: lr must be' 'not -0.001'
+
+schedule() {
+    code=$1
+    shift
+    bad 6 "local rate = optim.$code" "$@"
+}
+schedule 'constant(-1)' 'optim.constant: rate must be' 'not -1'
+schedule 'warmup_cosine { peak = -1 }' 'optim.warmup_cosine: peak must be' 'not -1'
+schedule 'warmup_cosine { warmup = 5 }' 'optim.warmup_cosine: peak must be' 'nil'
+schedule 'warmup_cosine { peak = 1, warmup = -1 }' 'optim.warmup_cosine: warmup must be'
+schedule 'warmup_cosine { peak = 1, warmup = 0.5 }' 'optim.warmup_cosine: warmup must be an integer' 'not 0.5'
+schedule 'warmup_cosine { peak = 1, warmup = 11, steps = 10 }' 'warmup (11)' 'steps (10)'
+schedule 'warmup_cosine { peak = 1, warmpu = 11 }' "'warmpu'" "'warmup'"
+schedule 'linear { peak = 1, final = 0 / 0 }' 'optim.linear: final must be' 'not nan'
+schedule 'linear { peak = 1, steps = 0 }' 'optim.linear: steps must be'
+schedule 'wsd { peak = 1 }' 'optim.wsd: decay must be'
+schedule 'wsd { peak = 1, warmup = 6, decay = 5, steps = 10 }' '6 + 5' 'steps (10)'
+schedule 'linear(3)' 'optim.linear: give a table'
+
+source() {
+    code=$1
+    shift
+    bad 8 "local source = data.$code" "$@"
+}
+source 'text { path = "text", seq = 0, batch = 2 }' 'data.text: seq must be' 'not 0'
+source 'text { path = "text", seq = 8, batch = 2.5 }' 'data.text: batch must be an integer' 'not 2.5'
+source 'text { path = "text", seq = 8, batch = 4 / 2 }' 'data.text: batch must be an integer' '//'
+source 'text { path = "text", seq = 8, batch = 2, held_out = 0.6 }' 'held_out' '0.6'
+source 'text { path = "text", seq = 8, batch = 2, held_out = 0 / 0 }' 'held_out must be' 'not nan'
+source 'text { path = {}, seq = 8, batch = 2 }' 'data.text: give path'
+source 'text { path = { "text", 3 }, seq = 8, batch = 2 }' 'path 2 must be a string' 'not 3'
+source 'text { path = "text", seq = 8, batch = 2, heldout = 0.1 }' "'heldout'" "'held_out'"
+source 'tokens { path = "text", seq = 8, batch = 2 }' 'data.tokens: vocab must be'
+source 'batches { feeds = 3, next = print }' 'data.batches: give feeds'
+source 'batches { feeds = { x = { dtype = "f32", dims = { -1 } } }, next = print }' "feed 'x'" 'extent 1'
+
+# The job's own numbers: the line of sgl.job.
+job() {
+    awk -v code="local settings = { $1 }" 'NR == 9 { print code; next } { print }' base.lua >case.lua
+    run 1 train case.lua --out nothing
+    head -n 1 err | grep -q "^sgl: case.lua:10: job: $2" || fail "'$1' is told otherwise"
+}
+job 'steps = -1' 'steps must be'
+job 'steps = 0 / 0' 'steps must be .* not nan'
+job 'steps = "many"' 'steps must be'
+job 'steps = 2.5' 'steps must be'
+job 'keep = -1' 'keep must be'
+refused 1 'base.lua:10: job: keep must be' "'x'" -- train base.lua --set job.keep=x --out nothing
+
+layer() {
+    code=$1
+    shift
+    bad 4 "local layer = nn.$code" "$@"
+}
+layer 'linear(8, 0)' 'linear: output must be' 'not 0'
+layer 'linear(8 / 1, 8)' 'linear: input must be an integer' '8.0' '//'
+layer 'linear(8)' 'linear: output must be' 'nil'
+layer 'linear(8, 8, { biass = true })' "'biass'" "'bias'"
+layer 'linear(8, 8, { bias = 1 })' 'linear: bias must be true or false'
+layer 'linear(8, 8, { init = 0.02 })' 'linear: init must be a function'
+layer 'attention { dim = 8, heads = 3 }' 'attention: dim (8) is no multiple of heads (3)'
+layer 'attention { dim = 8, heads = 4, kv_heads = 3 }' 'heads (4)' 'kv_heads (3)'
+layer 'attention { dim = 8, heads = 0 }' 'attention: heads must be'
+layer 'attention { dim = 8, heads = 2, kv_heads = 0 }' 'attention: kv_heads must be'
+layer 'attention { dim = 8, heads = 8, rope = 1e4 }' 'head_dim is 1' 'even'
+layer 'attention { dim = 8, heads = 2, window = 0 }' 'attention: window must be'
+layer 'attention { dim = 8, heads = 2, casual = true }' "'casual'" "'causal'"
+layer 'mlp(8, -8)' 'mlp: hidden must be' 'not -8'
+layer 'swiglu(0, 8)' 'swiglu: dim must be'
+layer 'rms_norm(0)' 'rms_norm: dim must be'
+layer 'layer_norm(8, { eps = -1 })' 'layer_norm: eps must be'
+layer 'position(0, 8)' 'position: context must be'
+layer 'head(8, 0)' 'head: vocab must be'
+layer 'embedding(2^8, 8)' 'embedding: vocab must be an integer' '256.0'
+layer 'dropout(1)' 'dropout: rate must be'
+layer 'stack(-1, print)' 'stack: count must be'
+layer 'parameter { 8, 0, init = nn.init.zeros }' 'parameter: extent 2 must be'
+layer 'parameter { 8, 8, init = nn.init.normal(0 / 0) }' 'init.normal: std must be' 'not nan'
+bad 5 'local model = sgl.models.llama { vocab = 256, dim = 8, layers = 0, heads = 2, ffn = 8 }' 'models.llama: layers must be'
+bad 5 'local model = sgl.models.gpt2 { vocab = 256, dim = 9, layers = 1, heads = 2, seq = 8 }' 'dim (9)' 'heads (2)'
+# A model takes its fields out of the script's whole configuration.
+bad 5 'local model = sgl.models.llama(sgl.config { vocab = 256, dim = 8, layers = 1, heads = 2, seq = 8 })' 'models.llama: ffn'
+bad 5 'local model = sgl.models.llama(3)' 'models.llama: the configuration must be a table'
+
+# Children of a module.
+child() {
+    code=$1
+    shift
+    bad 5 "local model = nn.module('m', { embed = embed, $code }, function(t) return nn.tied_head(embed, embed(t)) end)" "$@"
+}
+child 'layer = 3' "child 'layer'" 'a number'
+child 'layer = print' "child 'layer'" 'a function'
+child 'layers = { layer, false }' "child 'layers.1'" 'a boolean'
+child 'layers = { first = layer }' "child 'layers'" "'first'" 'list'
+child '[true] = layer' "key is a boolean"
+child 'layer = nn.tied_head' "child 'layer'"
