@@ -71,7 +71,13 @@ static int open_tokens(lua_State *L)
                                    "setting data.path (`--data FILE` of the command)");
     } else {
         request->status = sgl_tokens_open(job->vm, &config, &request->tokens);
-        if (request->status == SGL_NOT_FOUND) request->status = SGL_IO; /* NOT_FOUND means that none is declared */
+        /* NOT_FOUND means that none is declared; and who reads this may never have chosen the name that the script has. */
+        if (request->status == SGL_NOT_FOUND)
+            request->status =
+                sgl_fail(job->vm, SGL_IO,
+                         "%s; name a file by `path` in data.text or data.tokens, or by the setting data.path "
+                         "(`--data FILE` of the command)",
+                         sgl_error_message(job->vm));
     }
     return 0;
 }

@@ -38,6 +38,14 @@ bad() {
     [ ! -e nothing ] || fail "a folder was made"
 }
 
+# A file that is not there: how to name another. The model of the README, whose text nobody has, learns then.
+bad missing.bin 'No such file' 'data.tokens' '--data FILE'
+sed -n '/^```lua/,/^```/{/^```/!p}' "$ROOT/README.md" >readme.lua
+refused 1 'book.txt' 'No such file' 'path' '--data FILE' -- train readme.lua --out nothing
+make_text 8000 text
+run 0 train readme.lua --set dim=16 --set layers=1 --set heads=2 --set kv_heads=1 --set ffn=32 --set seq=16 --set batch=2 \
+    --data text --steps 2 --out readme --quiet
+
 : >empty.bin
 bad empty.bin 'empty'
 head -c 60 plain.bin >short.bin
