@@ -351,11 +351,10 @@ typedef struct sgl_train_config {
     sgl_status (*feed)(void *user, sgl_program *program, int64_t cursor, int is_eval);
     void *user;
     int64_t start_step; /* steps already done (from a checkpoint's meta); the data cursor of step s is s - 1 */
-    int64_t
-        evaluated; /* last step evaluated (from meta; 0: none); start_step is first, where it is due and was left out */
-    int64_t steps; /* of the whole run */
-    int64_t stop_at;                  /* leave after this step; 0: at `steps` */
-    uint64_t seed;                    /* of dropout and other random ops */
+    int64_t evaluated;  /* step of the last evaluation (from meta), 0: none; one left out at start_step is made up */
+    int64_t steps;      /* of the whole run */
+    int64_t stop_at;    /* leave after this step; 0: at `steps` */
+    uint64_t seed;      /* of dropout and other random ops */
     int64_t eval_every, eval_batches; /* 0: only at the end / all of the held-out part */
     int64_t save_every;               /* 0: only at the end */
     int keep;
