@@ -43,6 +43,8 @@ sgl.job = require("sgl.job").new
 ---@return sgl.tensor[] one for each of wrt, of its shape
 function sgl.grad(of, wrt) return core.grad(of, wrt) end
 
+sgl.custom = require "sgl.custom"
+
 --- Shows a number beside the loss at every step, and in the log file.
 ---@param name string
 ---@param value sgl.tensor rank 0

@@ -293,9 +293,18 @@ static void linear_cross_entropy(const interp_call *call)
     free(logits);
 }
 
+static void custom(const interp_call *call)
+{
+    for (uint32_t k = 0; k < call->node->out_count; k++) {
+        for (int64_t e = 0; e < call->results[k].count; e++) interp_move(&call->results[k], e, call->args[k], e);
+    }
+}
+
 bool interp_composite(const interp_call *call)
 {
     switch (call->node->op) {
+    case SGLIR_OP_CUSTOM_SEED: return true; /* zeros */
+    case SGLIR_OP_CUSTOM: custom(call); return true;
     case SGLIR_OP_MATMUL: matmul(call); return true;
     case SGLIR_OP_LINEAR: linear(call); return true;
     case SGLIR_OP_LOGSUMEXP: logsumexp(call); return true;

@@ -278,6 +278,11 @@ static const type_case shapes[] = {
     { "grad", "f32[1] f32[2,3]", "", "of f32[1]: what is derived must be a float scalar; sum it first" },
     { "grad", "f32[] i32[2,3]", "", "argument 1 is i32, a float is needed" },
     { "copy", "f32[2]", "", "f32[2]" },
+    { "custom_seed", "f32[2]", "", "f32[2]" },
+    { "custom_seed", "i32[2]", "", "argument 0 is i32, a float is needed" },
+    { "custom", "f32[2] f32[3] f32[3] f32[2]", "results=1", "argument 3 is no seed of result 0" },
+    { "custom", "f32[2] f32[3] f32[3] f32[2]", "results=2",
+      "4 arguments are not 2 results, inputs, a gradient of each, and seeds" },
 };
 
 #endif

@@ -266,6 +266,7 @@ static void test_decompositions(void **state)
         seen[cases[i].op] = true;
     }
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
+        if (op == SGLIR_OP_CUSTOM) continue; /* its first arguments: test_vjp.c, which has seeds to give it */
         if (sglir_compose_rule((sglir_op)op) != NULL && !seen[op]) fail_msg("%s has no case", sglir_ops[op].name);
     }
 }

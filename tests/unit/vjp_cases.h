@@ -110,6 +110,21 @@ static const vjp_case vjp_cases[] = {
     { SGLIR_OP_ADD_ALONG, 1, "",
       IN(0, "x", "f64", "2,7,2")
           FEED(1, "i", "i64", "2,7,2") "%2 = add_along(%1, %0) {axis=1, extent=4}\nfetch \"y\" %2\n" },
+    /* given by the script: the true derivative, so that differences agree */
+    { SGLIR_OP_CUSTOM, 2, "a square and a product",
+      IN(0, "xa", "f64", "2,3") IN(
+          1, "xb", "f64",
+          "2,3") "%2 = mul(%0, %0)\n%3 = mul(%0, %1)\n%4 = stop_gradient(%2)\n%5 = stop_gradient(%3)\n"
+                 "%6 = custom_seed(%2)\n%7 = custom_seed(%3)\n"
+                 "%8 = mul(%6, %0)\n%9 = add(%8, %8)\n%10 = mul(%7, %1)\n%11 = add(%9, %10)\n%12 = mul(%7, %0)\n"
+                 "%13, %14 = custom(%4, %5, %0, %1, %11, %12, %6, %7) {results=2}\nfetch \"y\" %13\nfetch \"z\" %14\n" },
+    { SGLIR_OP_CUSTOM, 2, "one result of two is used, and softmax stands in the formula",
+      IN(0, "x", "f64",
+         "2,3") "%2 = logsumexp(%0) {axes=[1]}\n%3 = exp(%0)\n%4 = stop_gradient(%2)\n%5 = stop_gradient(%3)\n"
+                "%6 = custom_seed(%2)\n%7 = custom_seed(%3)\n"
+                "%8 = softmax(%0)\n%9 = reshape(%6) {dims=[2,1]}\n%10 = broadcast(%9) {dims=[2,3]}\n%11 = mul(%8, %10)\n"
+                "%12 = mul(%7, %3)\n%15 = add(%11, %12)\n"
+                "%13, %14 = custom(%4, %5, %0, %15, %6, %7) {results=2}\nfetch \"y\" %13\n" },
     /* windows */
     { SGLIR_OP_WINDOWS, 1, "", OF_X("2,5,2", "%1 = windows(%0) {size=[3], " PLACES_1 "}") },
     { SGLIR_OP_WINDOWS, 1, "in two dimensions, padded by a number, cut",

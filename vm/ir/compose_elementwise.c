@@ -106,6 +106,15 @@ void sglir_compose_gelu_grad(sglir_graph *g, const sglir_graph *from_graph, cons
     out[0] = sglir_mul(g, slope, args[1]);
 }
 
+/* ---- what was derived, or never is ---------------------------------------------------------------------------- */
+
+void sglir_compose_custom(sglir_graph *g, const sglir_graph *from_graph, const sglir_node *node, const sglir_id *args,
+                          sglir_id *out)
+{
+    (void)g, (void)from_graph;
+    for (uint32_t k = 0; k < node->out_count; k++) out[k] = args[k];
+}
+
 /* ---- bounds --------------------------------------------------------------------------------------------------- */
 
 void sglir_compose_clamp(sglir_graph *g, const sglir_graph *from_graph, const sglir_node *node, const sglir_id *args,

@@ -48,6 +48,44 @@ sgl_status sglir_infer_grad(const sglir_infer *in)
     return SGL_OK;
 }
 
+/* ---- custom derivatives --------------------------------------------------------------------------------------- */
+
+sgl_status sglir_infer_custom_seed(const sglir_infer *in)
+{
+    SGLCORE_TRY(sglir_infer_is_float(in, 0));
+    in->results[0] = sglir_infer_whole(in, 0);
+    return SGL_OK;
+}
+
+/* (y..., x..., g..., seeds...): as many seeds as y, as many g as x; each g has the type of its x. */
+sgl_status sglir_infer_custom(const sglir_infer *in)
+{
+    int64_t results = sglir_infer_int(in, "results"), rest = in->arg_count - 2 * results;
+    if (results < 1 || rest < 2 || rest % 2 != 0)
+        return sglir_infer_fail(in, "%d arguments are not %" PRId64 " results, inputs, a gradient of each, and seeds",
+                                in->arg_count, results);
+    int inputs = (int)rest / 2, first = (int)results, seeds = first + 2 * inputs;
+    char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
+    for (int k = 0; k < first; k++) {
+        const sglir_node *maker = sglir_maker(in->g, in->args[seeds + k]);
+        if (maker == NULL || maker->op != SGLIR_OP_CUSTOM_SEED ||
+            !sglir_type_equal(sglir_infer_arg(in, seeds + k), sglir_infer_arg(in, k)))
+            return sglir_infer_fail(in, "argument %d is no seed of result %d", seeds + k, k);
+        in->results[k] = sglir_infer_whole(in, k);
+    }
+    for (int i = 0; i < inputs; i++) {
+        const sglir_type *x = sglir_infer_arg(in, first + i), *dx = sglir_infer_arg(in, first + inputs + i);
+        SGLCORE_TRY(sglir_infer_is_float(in, first + i));
+        if (x->dtype != dx->dtype || !sglir_same_shape(x, dx))
+            return sglir_infer_fail(in, "its gradient %d is %s, and the input is %s", i,
+                                    sglir_type_text(dx, a, sizeof a), sglir_type_text(x, b, sizeof b));
+    }
+    *in->count = first;
+    return SGL_OK;
+}
+
+/* ---- regions -------------------------------------------------------------------------------------------------- */
+
 static const sglir_region *only_region(const sglir_infer *in)
 {
     if (in->region_count != 1) {

@@ -391,6 +391,9 @@ static sgl_status check_stage(const sglir_graph *g, sglir_id region, sglir_stage
         if (stage >= SGLIR_PER_RANK && node->op == SGLIR_OP_GRAD) {
             return sglir_verify_fail(g, id, true, SGL_TYPE, "a grad is left after autodiff");
         }
+        if (stage >= SGLIR_FUSED && node->op == SGLIR_OP_CUSTOM_SEED) /* before, dead ones may be left */
+            return sglir_verify_fail(g, id, true, SGL_TYPE,
+                                     "a gradient is used outside of the backward function that was given it");
         if (node->op == SGLIR_OP_FUSED) {
             SGLCORE_TRY(check_fused(g, id));
             continue;

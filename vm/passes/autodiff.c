@@ -160,8 +160,9 @@ static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
     autodiff *a = rewrite->user;
     const sglir_node *node = sglir_node_at(rewrite->from, id);
     sglir_graph *g = rewrite->to;
-    if (a->step == LAST && node->op == SGLIR_OP_STOP_GRADIENT) {
-        rewrite->map[node->out_first] = rewrite->map[sglir_arg(rewrite->from, node, 0)];
+    if (a->step == LAST && (node->op == SGLIR_OP_STOP_GRADIENT || node->op == SGLIR_OP_CUSTOM)) {
+        for (uint32_t k = 0; k < node->out_count; k++)
+            rewrite->map[node->out_first + k] = rewrite->map[sglir_arg(rewrite->from, node, k)];
         return true;
     }
     bool expands = a->step == EXPAND && node->op == SGLIR_OP_GRAD, splits = a->step == SPLIT && a->split.data[id];
