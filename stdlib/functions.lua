@@ -4,6 +4,8 @@
 
 local core = require "sgl.core"
 
+---@param ops table
+---@return table
 return function(ops)
   local fn = {}
 

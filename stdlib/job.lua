@@ -206,12 +206,17 @@ function job.data_config(self)
 end
 
 --- One batch of Lua data: { feed = flat list }, or nil past the last.
+---@param cursor integer
+---@param is_eval boolean
+---@return table?
 function job.next_batch(self, cursor, is_eval)
   if not self.data.next then return nil end
   return self.data.next(cursor, is_eval)
 end
 
 --- A number of the job, or nil. context: positions of the decode caches; bytes: 1 where tokens are the bytes of a text.
+---@param key string
+---@return number?
 function job.number(self, key)
   if key == "context" then return self.context or self.data.seq end
   if key == "bytes" then return self.data.format == "bytes" and 1 or 0 end

@@ -17,6 +17,9 @@ local now
 ---@field logs table[] what sgl.log was given
 
 --- Runs fn(...) with `context` as the trace at hand; what an error leaves behind is undone by the next trace.
+---@param context sgl.trace.context
+---@param fn function
+---@param ... any
 function trace.run(context, fn, ...)
   now = context
   context.path, context.ordinals, context.logs = "", {}, {}
@@ -45,6 +48,9 @@ function trace.position()
 end
 
 --- Runs fn(...) under the module path `path`, for names of states, random ids and origins.
+---@param path string
+---@param fn function
+---@param ... any
 function trace.within(path, fn, ...)
   local context = current(path)
   local outer = context.path
@@ -65,6 +71,9 @@ function trace.random_id()
   return core.hash(("%s#%d"):format(path, ordinal))
 end
 
+--- One more number to show at each step.
+---@param name string
+---@param value sgl.tensor rank 0
 function trace.log(name, value)
   local context = current("sgl.log")
   if type(name) ~= "string" or not core.is_tensor(value) or core.rank(value) ~= 0 then

@@ -36,9 +36,15 @@ end
 ---@return fun(dims: integer[], dtype: string): sgl.tensor
 function initial.constant(value)
   check.value("init.constant", "value", "finite", value)
-  return function(dims, dtype) return ops.broadcast(core.constant(value, dtype), dims) end
+  ---@param dims integer[]
+  ---@param dtype string
+  return function(dims, dtype)
+    return ops.broadcast(core.constant(value, dtype), dims)
+  end
 end
 
+--- Zeros, ones.
+---@type fun(dims: integer[], dtype: string): sgl.tensor
 initial.zeros = initial.constant(0)
 initial.ones = initial.constant(1)
 

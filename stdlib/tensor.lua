@@ -1,0 +1,152 @@
+---@meta
+--- tensor: what editors know of tensors and of the ops on them; nothing of it runs.
+--- Comes in: nothing. Goes out: the class sgl.tensor, whose fields are functions of sgl and methods of tensors alike:
+--- sgl.exp(x) is x:exp(). What each computes stands in docs/ops.md and above its function in ops.lua, functions.lua,
+--- windows.lua.
+--- Invariant: the parameters have the names that the functions give them; a test compares them.
+
+---@class sgl.tensor
+---@operator add(sgl.tensor|number): sgl.tensor
+---@operator sub(sgl.tensor|number): sgl.tensor
+---@operator mul(sgl.tensor|number): sgl.tensor
+---@operator div(sgl.tensor|number): sgl.tensor
+---@operator idiv(sgl.tensor|number): sgl.tensor
+---@operator mod(sgl.tensor|number): sgl.tensor
+---@operator pow(sgl.tensor|number): sgl.tensor
+---@operator unm: sgl.tensor
+---@field dtype fun(x: sgl.tensor): string
+---@field rank fun(x: sgl.tensor): integer
+---@field abs fun(x: sgl.tensor): sgl.tensor
+---@field add fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field add_along fun(indices: sgl.tensor, updates: sgl.tensor, axis: integer?, extent: integer): sgl.tensor
+---@field all fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field any fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field argmax fun(x: sgl.tensor, axis: integer?, keep: boolean?): sgl.tensor
+---@field argmin fun(x: sgl.tensor, axis: integer?, keep: boolean?): sgl.tensor
+---@field argsort fun(x: sgl.tensor, axis: integer?, descending: boolean?): sgl.tensor
+---@field attention fun(q: sgl.tensor, k: sgl.tensor, v: sgl.tensor, offset: sgl.tensor, options: table?): sgl.tensor, sgl.tensor
+---@field avg_pool fun(x: sgl.tensor, size: integer|integer[], options: table?, count_include_pad: boolean?): sgl.tensor
+---@field bit_and fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field bit_not fun(x: sgl.tensor): sgl.tensor
+---@field bit_or fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field bit_xor fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field broadcast fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
+---@field cast fun(x: sgl.tensor, dtype: string): sgl.tensor
+---@field ceil fun(x: sgl.tensor): sgl.tensor
+---@field clamp fun(x: sgl.tensor, low: sgl.tensor|number, high: sgl.tensor|number): sgl.tensor
+---@field concat fun(tensors: sgl.tensor[], axis: integer?): sgl.tensor
+---@field constant fun(value: number, dtype: string?): sgl.tensor
+---@field conv fun(x: sgl.tensor, weight: sgl.tensor, options: table?): sgl.tensor
+---@field conv_transpose fun(x: sgl.tensor, weight: sgl.tensor, options: table?, output_padding: integer|integer[]?): sgl.tensor
+---@field cos fun(x: sgl.tensor): sgl.tensor
+---@field cross_entropy fun(logits: sgl.tensor, targets: sgl.tensor, ignore: integer?): sgl.tensor
+---@field cumprod fun(x: sgl.tensor, axis: integer?, options: table?): sgl.tensor
+---@field cumsum fun(x: sgl.tensor, axis: integer?, options: table?): sgl.tensor
+---@field div fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field dynamic_slice fun(x: sgl.tensor, start: sgl.tensor, axis: integer, size: integer): sgl.tensor
+---@field dynamic_update fun(x: sgl.tensor, update: sgl.tensor, start: sgl.tensor, axis: integer): sgl.tensor
+---@field einsum fun(equation: string, ...: sgl.tensor): sgl.tensor
+---@field elu fun(x: sgl.tensor, alpha: number?): sgl.tensor
+---@field equal fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field erf fun(x: sgl.tensor): sgl.tensor
+---@field exp fun(x: sgl.tensor): sgl.tensor
+---@field exp2 fun(x: sgl.tensor): sgl.tensor
+---@field expm1 fun(x: sgl.tensor): sgl.tensor
+---@field eye fun(n: integer, dtype: string?): sgl.tensor
+---@field flatten fun(x: sgl.tensor, first: integer?, last: integer?): sgl.tensor
+---@field flip fun(x: sgl.tensor, axes: integer|integer[]?): sgl.tensor
+---@field floor fun(x: sgl.tensor): sgl.tensor
+---@field gather fun(table: sgl.tensor, indices: sgl.tensor): sgl.tensor
+---@field gelu fun(x: sgl.tensor, exact: boolean?): sgl.tensor
+---@field greater fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field greater_equal fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field hardsigmoid fun(x: sgl.tensor): sgl.tensor
+---@field hardswish fun(x: sgl.tensor): sgl.tensor
+---@field hardtanh fun(x: sgl.tensor, low: sgl.tensor|number, high: sgl.tensor|number): sgl.tensor
+---@field index fun(x: sgl.tensor, ...: any): sgl.tensor
+---@field iota fun(dims: integer[], axis: integer?, dtype: string?): sgl.tensor
+---@field is_finite fun(x: sgl.tensor): sgl.tensor
+---@field is_nan fun(x: sgl.tensor): sgl.tensor
+---@field layer_norm fun(x: sgl.tensor, gain: sgl.tensor, bias: sgl.tensor?, eps: number): sgl.tensor
+---@field leaky_relu fun(x: sgl.tensor, slope: number?): sgl.tensor
+---@field less fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field less_equal fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field linear fun(x: sgl.tensor, weight: sgl.tensor, bias: sgl.tensor?): sgl.tensor
+---@field linear_cross_entropy fun(x: sgl.tensor, weight: sgl.tensor, targets: sgl.tensor, ignore: integer?): sgl.tensor
+---@field log fun(x: sgl.tensor): sgl.tensor
+---@field log10 fun(x: sgl.tensor): sgl.tensor
+---@field log1p fun(x: sgl.tensor): sgl.tensor
+---@field log2 fun(x: sgl.tensor): sgl.tensor
+---@field log_sigmoid fun(x: sgl.tensor): sgl.tensor
+---@field log_softmax fun(x: sgl.tensor): sgl.tensor
+---@field logical_and fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field logical_not fun(x: sgl.tensor): sgl.tensor
+---@field logical_or fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field logical_xor fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field logsumexp fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field matmul fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field max fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field max_pool fun(x: sgl.tensor, size: integer|integer[], options: table?): sgl.tensor
+---@field maximum fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field mean fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field min fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field minimum fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field mish fun(x: sgl.tensor): sgl.tensor
+---@field mul fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field neg fun(x: sgl.tensor): sgl.tensor
+---@field not_equal fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field one_hot fun(indices: sgl.tensor, classes: integer, dtype: string?): sgl.tensor
+---@field ones fun(dims: integer[], dtype: string?): sgl.tensor
+---@field pack fun(tensors: sgl.tensor[]): sgl.tensor
+---@field pad fun(x: sgl.tensor, axis: integer, before: integer, after: integer, value: number?): sgl.tensor
+---@field pow fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field prod fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field random_bernoulli fun(seed: sgl.tensor, step: sgl.tensor, offset: sgl.tensor, id: integer, dims: integer[], p: number): sgl.tensor
+---@field random_normal fun(seed: sgl.tensor, step: sgl.tensor, offset: sgl.tensor, id: integer, dims: integer[], dtype: string?): sgl.tensor
+---@field random_uniform fun(seed: sgl.tensor, step: sgl.tensor, offset: sgl.tensor, id: integer, dims: integer[], dtype: string?): sgl.tensor
+---@field reciprocal fun(x: sgl.tensor): sgl.tensor
+---@field recurrence fun(a: sgl.tensor, b: sgl.tensor, axis: integer?, reverse: boolean?): sgl.tensor
+---@field relu fun(x: sgl.tensor): sgl.tensor
+---@field remainder fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field reshape fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
+---@field rms_norm fun(x: sgl.tensor, gain: sgl.tensor, eps: number): sgl.tensor
+---@field roll fun(x: sgl.tensor, shift: integer, axis: integer?): sgl.tensor
+---@field rope fun(x: sgl.tensor, offset: sgl.tensor, theta: number): sgl.tensor
+---@field round fun(x: sgl.tensor): sgl.tensor
+---@field rsqrt fun(x: sgl.tensor): sgl.tensor
+---@field scatter_add fun(indices: sgl.tensor, updates: sgl.tensor, extent: integer): sgl.tensor
+---@field segments fun(counts: integer[], values: number[], dtype: string?): sgl.tensor
+---@field select fun(condition: sgl.tensor, yes: sgl.tensor|number, no: sgl.tensor|number): sgl.tensor
+---@field shape fun(x: sgl.tensor, axis: integer?): integer[]|integer
+---@field shift_left fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field shift_right fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
+---@field sigmoid fun(x: sgl.tensor): sgl.tensor
+---@field sign fun(x: sgl.tensor): sgl.tensor
+---@field silu fun(x: sgl.tensor): sgl.tensor
+---@field sin fun(x: sgl.tensor): sgl.tensor
+---@field slice fun(x: sgl.tensor, axis: integer, start: integer, stop: integer?, step: integer?): sgl.tensor
+---@field softmax fun(x: sgl.tensor): sgl.tensor
+---@field softplus fun(x: sgl.tensor): sgl.tensor
+---@field sort fun(x: sgl.tensor, axis: integer?, descending: boolean?): sgl.tensor, sgl.tensor
+---@field split fun(x: sgl.tensor, parts: integer|integer[], axis: integer?): ...: sgl.tensor
+---@field sqrt fun(x: sgl.tensor): sgl.tensor
+---@field square fun(x: sgl.tensor): sgl.tensor
+---@field squeeze fun(x: sgl.tensor, axis: integer?): sgl.tensor
+---@field stack fun(tensors: sgl.tensor[], axis: integer?): sgl.tensor
+---@field std fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?, correction: number?): sgl.tensor
+---@field stop_gradient fun(x: sgl.tensor): sgl.tensor
+---@field sub fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
+---@field sum fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?): sgl.tensor
+---@field take_along fun(x: sgl.tensor, indices: sgl.tensor, axis: integer?): sgl.tensor
+---@field tan fun(x: sgl.tensor): sgl.tensor
+---@field tanh fun(x: sgl.tensor): sgl.tensor
+---@field top_k fun(x: sgl.tensor, k: integer): sgl.tensor, sgl.tensor
+---@field transpose fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
+---@field tril fun(x: sgl.tensor, k: integer?): sgl.tensor
+---@field triu fun(x: sgl.tensor, k: integer?): sgl.tensor
+---@field unpack fun(x: sgl.tensor, shapes: integer[][]): ...: sgl.tensor
+---@field unsqueeze fun(x: sgl.tensor, axis: integer): sgl.tensor
+---@field var fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?, correction: number?): sgl.tensor
+---@field where fun(condition: sgl.tensor, yes: sgl.tensor|number, no: sgl.tensor|number): sgl.tensor
+---@field windows fun(x: sgl.tensor, size: integer|integer[], options: table?, value: number?): sgl.tensor
+---@field zeros fun(dims: integer[], dtype: string?): sgl.tensor
