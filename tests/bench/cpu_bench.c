@@ -310,7 +310,7 @@ static void run(sglcore_env *env, sglexec_device *device, const bench *b)
     sglplan_init(&plan);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
     sglpass_context context = {
-        .env = env, .plan = &plan, .workspace = sglexec_device_cpu.workspace, .graph_name = b->name
+        .env = env, .plan = &plan, .workspace = sglexec_device_cpu.workspace
     };
     sglir_graph *g, *placed;
     sglexec_program *program;

@@ -212,7 +212,7 @@ static const sglpass *pass_named(const char *name)
 /* Runs the passes; *result is a new graph also when there is none of them (then it is the input, rewritten). */
 static sgl_status run_passes(test_case *t, const sglir_graph *input, sglir_graph **result)
 {
-    sglpass_context context = { .env = &t->env, .plan = &t->plan, .graph_name = "test" };
+    sglpass_context context = { .env = &t->env, .plan = &t->plan };
     const sglir_graph *now = input;
     *result = NULL;
     for (int i = 0; i < t->pass_count; i++) {

@@ -413,9 +413,7 @@ static void check_seed(sglcore_env *env, uint64_t seed, sgl_dtype dtype)
     sglplan plan;
     sglplan_init(&plan);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
-    sglpass_context context = {
-        .env = env, .plan = &plan, .workspace = sglexec_device_cpu.workspace, .graph_name = "random"
-    };
+    sglpass_context context = { .env = env, .plan = &plan, .workspace = sglexec_device_cpu.workspace };
     sglir_graph *g = make_graph(env, seed, dtype), *placed = NULL;
     interp oracle = { 0 };
     ir_case_fill(&oracle, g, seed);

@@ -339,7 +339,7 @@ static void check_seed(sglcore_env *env, uint64_t seed)
 {
     sglplan plan;
     sglplan_init(&plan);
-    sglpass_context context = { .env = env, .plan = &plan, .graph_name = "random" };
+    sglpass_context context = { .env = env, .plan = &plan };
     sglir_graph *g = make_graph(env, seed), *fused = NULL, *again = NULL;
     ir_message message = { .text = "" };
     int kernels;
@@ -433,7 +433,7 @@ static void test_stored_view_used_turned(void **state)
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     sglplan plan;
     sglplan_init(&plan);
-    sglpass_context context = { .env = &env, .plan = &plan, .graph_name = "g" };
+    sglpass_context context = { .env = &env, .plan = &plan };
     sglir_graph *g = NULL, *fused = NULL;
     ir_message message = { .text = "" };
     int kernels;
@@ -453,7 +453,7 @@ static sgl_status fuse_whole(sglcore_env *env, void *context)
     uint64_t *seed = context;
     sglplan plan;
     sglplan_init(&plan);
-    sglpass_context pass = { .env = env, .plan = &plan, .graph_name = "random" };
+    sglpass_context pass = { .env = env, .plan = &plan };
     sglcore_env steady; /* the graph that comes in is there: of its making others have tests */
     sglcore_env_init(&steady, NULL, NULL, NULL, NULL);
     sglir_graph *g = make_graph(&steady, *seed), *fused = NULL;

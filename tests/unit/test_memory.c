@@ -156,7 +156,7 @@ static void fail_with_graph(sglcore_env *env, int64_t seed, const char *message,
 
 static sglpass_context context_of(sglcore_env *env, sglplan *plan)
 {
-    return (sglpass_context){ .env = env, .plan = plan, .workspace = some_workspace, .graph_name = "test" };
+    return (sglpass_context){ .env = env, .plan = plan, .workspace = some_workspace };
 }
 
 /* Places g, and holds what comes out against the verifier, the check on paper, and the interpreter. */

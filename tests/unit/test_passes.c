@@ -55,7 +55,7 @@ static void check_pipeline(sglcore_env *env, sglir_graph *g, setting with, const
         uint32_t flags = sglir_ops[op].flags;
         plan.native[op] = with.native && (flags & SGLIR_COMPOSITE) && !(flags & SGLIR_ELEMENTWISE);
     }
-    sglpass_context context = { .env = env, .plan = &plan, .graph_name = "random" };
+    sglpass_context context = { .env = env, .plan = &plan };
     ir_message message;
     if (sglir_verify(g, SGLIR_LOGICAL) != SGL_OK) fail_with_graph(env, what, "none", env->message, g);
     sglir_graph *base = g, *now = g;
@@ -203,7 +203,7 @@ static sgl_status run_pipeline(sglcore_env *env, void *context)
     sglplan plan;
     sglplan_init(&plan);
     plan.mesh[SGLIR_AXIS_MICRO] = 2;
-    sglpass_context told = { .env = env, .plan = &plan, .graph_name = "train" };
+    sglpass_context told = { .env = env, .plan = &plan };
     sglir_graph *g, *made = NULL;
     SGLCORE_TRY(sglir_parse(env, "transformer", transformer, sizeof transformer - 1, &g));
     sgl_status status = sglpass_run(&told, g, context, &made);
@@ -221,6 +221,144 @@ static void test_whole_run(void **state)
     assert_int_equal(heap.live_blocks, 0);
 }
 
+/* ---- what a pass says of itself --------------------------------------------------------------------------------- */
+
+static sgl_status copy_and_say(const sglpass_context *context, const sglir_graph *in, bool changed, sglir_graph **out)
+{
+    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "liar", NULL, NULL, out));
+    sglpass_say(context, in, *out, changed);
+    return SGL_OK;
+}
+
+static sgl_status says_changed(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    return copy_and_say(context, in, true, out);
+}
+
+static sgl_status says_nothing_changed(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    SGLCORE_TRY(copy_and_say(context, in, false, out));
+    (*out)->nodes.data[0].epoch++;
+    return SGL_OK;
+}
+
+static sgl_status writes_into_its_input(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    ((sglir_graph *)(uintptr_t)in)->arena_lower_bound++;
+    return copy_and_say(context, in, false, out);
+}
+
+static sgl_status is_honest(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    return copy_and_say(context, in, false, out);
+}
+
+static volatile sig_atomic_t interrupted;
+
+static sgl_status asks_to_stop(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    interrupted = 1; /* as a signal would, somewhere in the pass */
+    return copy_and_say(context, in, false, out);
+}
+
+/* Runs `is_honest`, then the pass, then `is_honest` again over the transformer. */
+static void check_list(sglpass_fn pass, sgl_status wanted, const char *message)
+{
+    const sglpass list[] = { { .name = "honest", .run = is_honest, .stage = SGLIR_LOGICAL },
+                             { .name = "suspect", .run = pass, .stage = SGLIR_LOGICAL },
+                             { .name = "after", .run = is_honest, .stage = SGLIR_LOGICAL },
+                             { .name = NULL } };
+    fault_heap heap = { 0 };
+    sglcore_env env = fault_env(&heap);
+    sglplan plan;
+    sglplan_init(&plan);
+    const sglpass_context context = { .env = &env, .plan = &plan, .interrupted = &interrupted };
+    ir_message told;
+    sglir_graph *g = ir_case_parse(&env, "transformer", transformer, &told), *made = NULL;
+    if (g == NULL) fail_msg("%s", told.text);
+    assert_int_equal(sglpass_run_list(&context, list, g, NULL, &made), wanted);
+    if (wanted != SGL_OK) assert_string_equal(env.message, message);
+    sglir_graph_free(made);
+    sglir_graph_free(g);
+    assert_int_equal(heap.live_blocks, 0);
+}
+
+static void test_what_passes_say(void **state)
+{
+    (void)state;
+    setenv("SGL_VERIFY", "1", 1);
+    check_list(is_honest, SGL_OK, "");
+    check_list(says_changed, SGL_INTERNAL,
+               "pass suspect says that it changed the graph, and made the same (\"train\")");
+    check_list(says_nothing_changed, SGL_INTERNAL,
+               "pass suspect says that it changed nothing, and made another graph (\"train\")");
+    check_list(writes_into_its_input, SGL_INTERNAL, "pass suspect wrote into the graph that it was given (\"train\")");
+}
+
+/* ---- interruptions ---------------------------------------------------------------------------------------------- */
+
+static void test_interrupt_between_passes(void **state)
+{
+    (void)state;
+    check_list(asks_to_stop, SGL_INTERRUPTED, "interrupted before the pass after of the graph \"train\"");
+    check_list(is_honest, SGL_INTERRUPTED, "interrupted before the pass honest of the graph \"train\"");
+    interrupted = 0;
+    check_list(is_honest, SGL_OK, "");
+}
+
+#ifdef SGL_HARD_MODE
+enum { LONG = 2000 }; /* each node moves all the others */
+#else
+enum { LONG = 100000 };
+#endif
+
+typedef struct host {
+    sgl_vm *vm;
+    int64_t left; /* requests for memory until it asks to stop; 0: it does not */
+} host;
+
+static void *host_alloc(void *user, void *block, size_t old_bytes, size_t new_bytes)
+{
+    host *h = user;
+    (void)old_bytes;
+    if (h->left > 0 && --h->left == 0) sgl_interrupt(h->vm);
+    if (new_bytes > 0) return realloc(block, new_bytes);
+    free(block);
+    return NULL;
+}
+
+static sgl_graph *chain(sgl_vm *vm, int nodes)
+{
+    sgl_graph *graph;
+    sgl_value value;
+    const sgl_type type = { .dtype = SGL_F32, .rank = 1, .dims = { 8 } };
+    assert_int_equal(sgl_graph_new(vm, "chain", &graph), SGL_OK);
+    assert_int_equal(sgl_input(graph, SGL_FEED, "x", &type, &value), SGL_OK);
+    for (int i = 0; i < nodes; i++)
+        assert_int_equal(sgl_emit(graph, i % 2 ? "tanh" : "sin", &value, 1, NULL, 0, &value, 1, NULL), SGL_OK);
+    assert_int_equal(sgl_output_fetch(graph, "y", value), SGL_OK);
+    return graph;
+}
+
+/* A host stops the compilation of a long graph, and can compile another then. */
+static void test_interrupt_freeze(void **state)
+{
+    (void)state;
+    host h = { 0 };
+    const sgl_config config = { .alloc = host_alloc, .alloc_user = &h };
+    sgl_session *session;
+    sgl_program *program = NULL;
+    assert_int_equal(sgl_open(&config, &h.vm), SGL_OK);
+    assert_int_equal(sgl_session_new(h.vm, "null", &session), SGL_OK);
+    sgl_graph *large = chain(h.vm, LONG), *small = chain(h.vm, 10);
+    h.left = 10;
+    assert_int_equal(sgl_freeze(session, large, NULL, &program), SGL_INTERRUPTED);
+    assert_string_equal(sgl_error_message(h.vm), "interrupted before the pass autodiff of the graph \"chain\"");
+    assert_null(program);
+    assert_int_equal(sgl_freeze(session, small, NULL, &program), SGL_OK);
+    sgl_close(h.vm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +366,9 @@ int main(void)
         cmocka_unit_test(test_transformer),
         cmocka_unit_test(test_transformer_in_micro_batches),
         cmocka_unit_test(test_whole_run),
+        cmocka_unit_test(test_what_passes_say),
+        cmocka_unit_test(test_interrupt_between_passes),
+        cmocka_unit_test(test_interrupt_freeze),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void bench_init(bench *b)
     *b = (bench){ 0 };
     sglcore_env_init(&b->env, NULL, NULL, keep_log, b);
     sglplan_init(&b->plan);
-    b->context = (sglpass_context){ .env = &b->env, .plan = &b->plan, .graph_name = "case" };
+    b->context = (sglpass_context){ .env = &b->env, .plan = &b->plan };
 }
 
 static void must(bench *b, const char *label, sgl_status status)
@@ -440,7 +440,7 @@ static sgl_status all_passes(sglcore_env *env, void *user)
     const char *text = user;
     sglplan plan;
     sglplan_init(&plan);
-    sglpass_context context = { .env = env, .plan = &plan, .graph_name = "case" };
+    sglpass_context context = { .env = env, .plan = &plan };
     sglir_graph *g = NULL;
     sgl_status status = sglir_parse(env, "case", text, strlen(text), &g);
     for (size_t i = 0; i < sizeof passes / sizeof passes[0] && status == SGL_OK; i++) {

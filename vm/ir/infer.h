@@ -105,8 +105,6 @@ bool sglir_labels_of_view(const sglir_view *view, sglir_labels *labels);
 
 /* Records the failure with the origin before it and makes the graph's status stick. op NULL: no op is named. */
 sgl_status sglir_fail_v(sglir_graph *g, sgl_status status, const char *op, const char *format, va_list arguments);
-/* The same for a status whose message is recorded already. */
-sgl_status sglir_stick(sglir_graph *g, sgl_status status);
 /* Broadcast whose new dimensions are split as `split` (an array as sglir_type.sharded, or NULL) says. */
 sglir_id sglir_broadcast_split(sglir_graph *g, sglir_id x, int rank, const int64_t *dims, const int8_t *split);
 /* Reshape in which dimension i of x becomes part, or the lead, of dimension map[i] of the result (-1: nothing is said):

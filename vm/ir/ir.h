@@ -204,6 +204,8 @@ typedef struct sglir_graph {
 sgl_status sglir_graph_new(sglcore_env *env, const char *name, sglir_graph **graph);
 void sglir_graph_free(sglir_graph *graph); /* NULL is allowed */
 sgl_status sglir_status(const sglir_graph *graph);
+/* Makes a status that is not OK, its message recorded already, the graph's, unless it has failed before. */
+sgl_status sglir_stick(sglir_graph *graph, sgl_status status);
 /* The value of the INPUT of that name, SGLIR_NONE when there is none. Asks for no memory. */
 sglir_id sglir_input_find(const sglir_graph *graph, const char *name);
 
@@ -233,6 +235,8 @@ void sglir_output_add(sglir_graph *g, sglir_output_role role, const char *name, 
 
 void sglir_set_origin(sglir_graph *g, const char *file, int line, const char *scope, const char *pass);
 void sglir_set_origin_of(sglir_graph *g, const sglir_origin *origin, const sglir_graph *from); /* strings re-interned */
+/* The place of `node` of `from` (which may be g), made by this pass. */
+void sglir_set_origin_made(sglir_graph *g, const sglir_graph *from, sglir_id node, const char *pass);
 sgl_status sglir_fail_node(sglir_graph *g, sglir_id node, sgl_status status, const char *format, ...) SGL_PRINTF(4, 5);
 sgl_status sglir_fail_here(sglir_graph *g, const char *op, const char *format, ...)
     SGL_PRINTF(3, 4); /* TYPE at the current origin */
@@ -339,6 +343,10 @@ sgl_status sglir_rewrite_graph(sglcore_env *env, const sglir_graph *from, const 
                                sglir_graph **to);
 /* For rules: copies one node with mapped arguments; results go into the map. */
 void sglir_copy_node(sglir_rewrite *rewrite, sglir_id node);
+/* The same for a node with regions, built around what the filler emits for each of them: the region's parameters are
+ * mapped before it is called. It may put a value other than the map's into results[i], which are SGLIR_NONE at first. */
+typedef void (*sglir_filler)(void *user, sglir_id region, sglir_id *results);
+void sglir_copy_around(sglir_rewrite *rewrite, sglir_id node, sglir_filler filler, void *user);
 /* For rules and passes of their own walk: a rewrite over an empty new graph, and the copy of outputs and members. */
 sgl_status sglir_rewrite_begin(sglcore_env *env, const sglir_graph *from, const char *pass, void *user,
                                sglir_rewrite *rewrite);

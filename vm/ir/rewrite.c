@@ -24,7 +24,7 @@ static bool room_take(sglir_graph *g, id_room *room, size_t count)
     if (count <= IDS_AT_HAND) return true;
     room->bytes = count * sizeof *room->ids;
     room->ids = sglcore_alloc(g->env, room->bytes);
-    if (room->ids == NULL) g->status = SGL_OUT_OF_MEMORY;
+    if (room->ids == NULL) sglir_stick(g, SGL_OUT_OF_MEMORY);
     return room->ids != NULL;
 }
 
@@ -70,11 +70,13 @@ static void copy_value(sglir_rewrite *rewrite, sglir_id from, sglir_id to)
 
 /* ---- copying nodes and regions ------------------------------------------------------------------------------ */
 
-/* What the walk hands down: NULL rule and live in a plain copy. */
+/* What the walk hands down: all NULL in a plain copy. */
 typedef struct visit {
     sglir_rewrite *rewrite;
     sglir_rule rule;
     const uint8_t *live; /* per node of `from`; NULL: all */
+    sglir_filler filler; /* emits what stands in regions, instead of the walk */
+    void *user;          /* the filler's */
 } visit;
 
 static void visit_node(const visit *v, sglir_id id);
@@ -102,6 +104,23 @@ static sglir_type parameter_type(const sglir_rewrite *rewrite, const sglir_node 
                                                                                                               : *now;
 }
 
+/* Emits what stands in the region and writes its results. */
+static bool fill_region(const visit *v, sglir_id id, sglir_id *results)
+{
+    sglir_rewrite *rewrite = v->rewrite;
+    const sglir_region *region = &rewrite->from->regions.data[id];
+    for (int64_t i = 0; i < region->results.count; i++) results[i] = SGLIR_NONE;
+    if (rewrite->to->status != SGL_OK) return false;
+    if (v->filler != NULL)
+        v->filler(v->user, id, results);
+    else
+        visit_nodes(v, id);
+    for (int64_t i = 0; i < region->results.count && rewrite->to->status == SGL_OK; i++) {
+        if (results[i] == SGLIR_NONE) map_ids(rewrite, &region->results.data[i], 1, "a region's results", &results[i]);
+    }
+    return rewrite->to->status == SGL_OK;
+}
+
 static sglir_id visit_region(const visit *v, const sglir_node *node, const sglir_id *args, sglir_id id)
 {
     sglir_rewrite *rewrite = v->rewrite;
@@ -112,18 +131,14 @@ static sglir_id visit_region(const visit *v, const sglir_node *node, const sglir
     sglir_type *types = sglcore_alloc(to->env, (size_t)count * sizeof *types);
     id_room room = { .ids = NULL };
     if (count > 0 && types == NULL) {
-        to->status = SGL_OUT_OF_MEMORY;
+        sglir_stick(to, SGL_OUT_OF_MEMORY);
     } else if (room_take(to, &room, (size_t)(count > region->results.count ? count : region->results.count))) {
         for (int64_t i = 0; i < count; i++) { types[i] = parameter_type(rewrite, node, args, region, i); }
         made = sglir_region_begin(to, types, (int)count, room.ids);
         for (int64_t i = 0; i < count && to->status == SGL_OK; i++) {
             copy_value(rewrite, region->parameters.data[i], room.ids[i]);
         }
-        visit_nodes(v, id);
-        if (to->status == SGL_OK &&
-            map_ids(rewrite, region->results.data, region->results.count, "a region's results", room.ids)) {
-            sglir_region_end(to, room.ids, (int)region->results.count);
-        }
+        if (fill_region(v, id, room.ids)) sglir_region_end(to, room.ids, (int)region->results.count);
         room_give(to, &room);
     }
     sglcore_free(to->env, types, (size_t)count * sizeof *types);
@@ -176,14 +191,24 @@ void sglir_copy_node(sglir_rewrite *rewrite, sglir_id node)
     copy_node(&plain, node);
 }
 
+void sglir_copy_around(sglir_rewrite *rewrite, sglir_id node, sglir_filler filler, void *user)
+{
+    visit around = { .rewrite = rewrite, .filler = filler, .user = user };
+    copy_node(&around, node);
+}
+
+void sglir_set_origin_made(sglir_graph *g, const sglir_graph *from, sglir_id node, const char *pass)
+{
+    const sglir_origin origin = from->origins.data[sglir_node_at(from, node)->origin]; /* g may be from, and grows */
+    sglir_set_origin(g, sglcore_string(from->strings, origin.file), origin.line,
+                     sglcore_string(from->strings, origin.scope), pass);
+}
+
 static void visit_node(const visit *v, sglir_id id)
 {
     if (v->rule != NULL) {
         sglir_rewrite *rewrite = v->rewrite;
-        const sglir_graph *from = rewrite->from;
-        const sglir_origin *origin = &from->origins.data[sglir_node_at(from, id)->origin];
-        sglir_set_origin(rewrite->to, sglcore_string(from->strings, origin->file), origin->line,
-                         sglcore_string(from->strings, origin->scope), rewrite->pass);
+        sglir_set_origin_made(rewrite->to, rewrite->from, id, rewrite->pass);
         if (v->rule(rewrite, id)) return;
     }
     copy_node(v, id);

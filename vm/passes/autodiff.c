@@ -19,12 +19,8 @@ typedef struct autodiff {
     SGLCORE_VEC(uint8_t) split;      /* per node of the old graph: 1 to take it apart */
     SGLCORE_VEC(sglir_id) dys, into; /* of one node */
     SGLCORE_VEC(uint8_t) wanted;
+    bool changed;
 } autodiff;
-
-static void fail(sglir_graph *g, sgl_status status)
-{
-    if (g->status == SGL_OK) g->status = status;
-}
 
 /* ---- one grad --------------------------------------------------------------------------------------------------- */
 
@@ -48,9 +44,9 @@ static bool gather_node(autodiff *a, sglir_graph *g, const sglir_node *node)
 {
     bool any = false;
     a->dys.count = a->into.count = a->wanted.count = 0;
-    fail(g, sglcore_vec_reserve(a->env, &a->dys, node->out_count));
-    fail(g, sglcore_vec_reserve(a->env, &a->into, node->arg_count));
-    fail(g, sglcore_vec_reserve(a->env, &a->wanted, node->arg_count));
+    sglir_stick(g, sglcore_vec_reserve(a->env, &a->dys, node->out_count));
+    sglir_stick(g, sglcore_vec_reserve(a->env, &a->into, node->arg_count));
+    sglir_stick(g, sglcore_vec_reserve(a->env, &a->wanted, node->arg_count));
     for (uint32_t k = 0; k < node->out_count && g->status == SGL_OK; k++) {
         a->dys.data[k] = a->path.gradients.data[node->out_first + k];
         any = any || a->dys.data[k] != SGLIR_NONE;
@@ -68,9 +64,7 @@ static void backward_node(autodiff *a, sglir_graph *g, const char *pass, sglir_i
     const sglir_node *node = sglir_node_at(g, id);
     uint32_t args = node->arg_count;
     if (!sglpass_path_holds(&a->path, node) || !sglpass_path_feeds(&a->path, node) || !gather_node(a, g, node)) return;
-    const sglir_origin origin = g->origins.data[node->origin];
-    sglir_set_origin(g, sglcore_string(g->strings, origin.file), origin.line, sglcore_string(g->strings, origin.scope),
-                     pass);
+    sglir_set_origin_made(g, g, id, pass);
     const sglpass_vjp v = { .g = g, .node = id, .dys = a->dys.data, .into = a->into.data, .wanted = a->wanted.data };
     sglpass_vjp_rule((sglir_op)node->op)(&v);
     for (uint32_t i = 0; i < args; i++) add_gradient(a, g, id, i);
@@ -145,7 +139,7 @@ static bool expand(autodiff *a, sglir_rewrite *rewrite, const sglir_node *node, 
 {
     sglir_graph *g = rewrite->to;
     if (!all_floats(g, args, node->arg_count)) return true;
-    fail(g, sglpass_path_find(&a->path, g, args, node->arg_count));
+    sglir_stick(g, sglpass_path_find(&a->path, g, args, node->arg_count));
     if (g->status != SGL_OK) return true;
     bool ready = is_ready(&a->path);
     if (ready) emit_gradients(a, g, rewrite->pass, rewrite->map + node->out_first);
@@ -163,6 +157,7 @@ static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
     if (a->step == LAST && (node->op == SGLIR_OP_STOP_GRADIENT || node->op == SGLIR_OP_CUSTOM)) {
         for (uint32_t k = 0; k < node->out_count; k++)
             rewrite->map[node->out_first + k] = rewrite->map[sglir_arg(rewrite->from, node, k)];
+        a->changed = true;
         return true;
     }
     bool expands = a->step == EXPAND && node->op == SGLIR_OP_GRAD, splits = a->step == SPLIT && a->split.data[id];
@@ -170,7 +165,7 @@ static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
     size_t bytes = node->arg_count * sizeof(sglir_id);
     sglir_id *args = sglcore_alloc(g->env, bytes);
     if (args == NULL) {
-        fail(g, SGL_OUT_OF_MEMORY);
+        sglir_stick(g, SGL_OUT_OF_MEMORY);
         return true;
     }
     for (uint32_t i = 0; i < node->arg_count; i++) args[i] = rewrite->map[sglir_arg(rewrite->from, node, i)];
@@ -181,6 +176,7 @@ static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
         sglir_compose_rule((sglir_op)node->op)(g, rewrite->from, node, args, rewrite->map + node->out_first);
     }
     sglcore_free(g->env, args, bytes);
+    a->changed = true;
     return gone;
 }
 
@@ -237,6 +233,7 @@ sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *i
     autodiff a = { .env = context->env };
     *out = NULL;
     sgl_status status = run(&a, in, out);
+    if (status == SGL_OK) sglpass_say(context, in, *out, a.changed);
     sglpass_path_free(&a.path, a.env);
     sglcore_vec_free(a.env, &a.split);
     sglcore_vec_free(a.env, &a.dys);

@@ -20,11 +20,6 @@ static bool must_go(const sglplan *plan, sglir_op op)
     return op == SGLIR_OP_MEAN || op == SGLIR_OP_MATMUL || op == SGLIR_OP_LINEAR || !plan->native[op];
 }
 
-static void fail(sglir_graph *g, sgl_status status)
-{
-    if (g->status == SGL_OK) g->status = status;
-}
-
 /* A decomposition that yields another type would be found late and far from here. */
 static void check_results(sglir_rewrite *rewrite, const sglir_node *node)
 {
@@ -34,10 +29,10 @@ static void check_results(sglir_rewrite *rewrite, const sglir_node *node)
         const sglir_type *want = sglir_type_of(rewrite->from, node->out_first + k);
         char want_text[SGLIR_TYPE_ROOM], got_text[SGLIR_TYPE_ROOM];
         if (sglir_type_equal(sglir_type_of(g, made), want)) continue;
-        fail(g,
-             sglcore_fail(g->env, SGL_INTERNAL, "%s: its decomposition yields %s, and must yield %s",
-                          sglir_ops[node->op].name, sglir_type_text(sglir_type_of(g, made), got_text, sizeof got_text),
-                          sglir_type_text(want, want_text, sizeof want_text)));
+        sglir_stick(g, sglcore_fail(g->env, SGL_INTERNAL, "%s: its decomposition yields %s, and must yield %s",
+                                    sglir_ops[node->op].name,
+                                    sglir_type_text(sglir_type_of(g, made), got_text, sizeof got_text),
+                                    sglir_type_text(want, want_text, sizeof want_text)));
     }
 }
 
@@ -50,7 +45,7 @@ static bool rule_decompose(sglir_rewrite *rewrite, sglir_id id)
     size_t bytes = node->arg_count * sizeof(sglir_id);
     sglir_id *args = sglcore_alloc(g->env, bytes);
     if (args == NULL && bytes > 0) {
-        fail(g, SGL_OUT_OF_MEMORY);
+        sglir_stick(g, SGL_OUT_OF_MEMORY);
         return true;
     }
     for (uint32_t i = 0; i < node->arg_count; i++) args[i] = rewrite->map[sglir_arg(rewrite->from, node, i)];
@@ -66,6 +61,7 @@ static bool rule_decompose(sglir_rewrite *rewrite, sglir_id id)
 sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     sglir_graph *made = NULL;
+    bool any = false;
     round_state state = { .plan = context->plan, .changed = true };
     *out = NULL;
     for (int round = 0; state.changed; round++) {
@@ -78,7 +74,9 @@ sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *
         sglir_graph_free(made);
         if (status != SGL_OK) return status;
         made = next;
+        any = any || state.changed;
     }
     *out = made;
+    sglpass_say(context, in, made, any);
     return SGL_OK;
 }

@@ -11,31 +11,30 @@
  * its last member or where it is first needed. */
 #include "passes/fuse_parts.h"
 
-static const sglir_node *at(const fuse *f, sglir_id node) { return sglir_node_at(f->g, node); }
+static const sglir_node *at(const sglpass_fusion *f, sglir_id node) { return sglir_node_at(f->g, node); }
 
 /* ---- writing the new graph ------------------------------------------------------------------------------------ */
 
 typedef struct writer {
-    fuse *f;
+    sglpass_fusion *f;
     sglir_rewrite *rewrite;
     uint8_t *written; /* per node that stands outside */
 } writer;
 
-static void write_region(writer *w, sglir_id region);
+static void write_region(void *user, sglir_id region, sglir_id *results);
 static void write_value(writer *w, sglir_id value);
 
 static bool failed(const writer *w) { return w->rewrite->to->status != SGL_OK; }
 
 static void fail(writer *w, const char *what)
 {
-    sglir_graph *to = w->rewrite->to;
-    if (to->status == SGL_OK) to->status = sglcore_fail(w->f->env, SGL_INTERNAL, "fuse: %s", what);
+    if (!failed(w)) w->rewrite->to->status = sglcore_fail(w->f->env, SGL_INTERNAL, "fuse: %s", what);
 }
 
 static void write_cluster(writer *w, uint32_t id)
 {
-    fuse *f = w->f;
-    fuse_cluster *c = &f->clusters.data[id];
+    sglpass_fusion *f = w->f;
+    sglpass_fuse_cluster *c = &f->clusters.data[id];
     if (c->state == 2 || failed(w)) return;
     if (c->state == 1) {
         fail(w, "two kernels need each other");
@@ -47,53 +46,20 @@ static void write_cluster(writer *w, uint32_t id)
     c->state = 2;
 }
 
-/* A loop is built anew around its body. */
-static void write_loop(writer *w, sglir_id id)
-{
-    const sglir_graph *from = w->f->g;
-    sglir_graph *to = w->rewrite->to;
-    const sglir_node *node = at(w->f, id);
-    const sglir_region *body = &from->regions.data[node->region_first];
-    size_t parameters = (size_t)body->parameters.count, results = (size_t)body->results.count;
-    size_t most = parameters > results ? parameters : results;
-    sglir_type *types = sglcore_alloc(from->env, most * sizeof *types);
-    sglir_id *ids = sglcore_alloc(from->env, most * sizeof *ids);
-    sglir_id *args = sglcore_alloc(from->env, most * sizeof *args);
-    if (types == NULL || ids == NULL || args == NULL) {
-        to->status = SGL_OUT_OF_MEMORY;
-    } else {
-        for (size_t i = 0; i < parameters; i++) types[i] = *sglir_type_of(from, body->parameters.data[i]);
-        for (uint32_t i = 0; i < node->arg_count; i++) args[i] = w->rewrite->map[sglir_arg(from, node, i)];
-        sglir_id region = sglir_region_begin(to, types, (int)parameters, ids);
-        for (size_t i = 0; i < parameters; i++) w->rewrite->map[body->parameters.data[i]] = ids[i];
-        write_region(w, node->region_first);
-        for (size_t i = 0; i < results && !failed(w); i++) ids[i] = w->rewrite->map[body->results.data[i]];
-        sglir_region_end(to, ids, (int)results);
-        sglir_named named[16];
-        int count = sglir_attrs_named(from, node, named);
-        sglir_set_origin_of(to, &from->origins.data[node->origin], from);
-        sglir_emit_regions(to, (sglir_op)node->op, args, (int)node->arg_count, named, count, &region, 1, ids);
-        for (uint32_t i = 0; i < node->out_count && !failed(w); i++) w->rewrite->map[node->out_first + i] = ids[i];
-    }
-    sglcore_free(from->env, types, most * sizeof *types);
-    sglcore_free(from->env, ids, most * sizeof *ids);
-    sglcore_free(from->env, args, most * sizeof *args);
-}
-
 static void write_outside(writer *w, sglir_id id)
 {
-    fuse *f = w->f;
+    sglpass_fusion *f = w->f;
     if (w->written[id] || failed(w)) return;
     w->written[id] = 1;
     for (uint32_t i = 0; i < at(f, id)->arg_count; i++) write_value(w, sglir_arg(f->g, at(f, id), i));
-    fuse_range captures = f->node[id].captures;
+    sglpass_fuse_range captures = f->node[id].captures;
     for (uint32_t i = 0; i < captures.count; i++) {
         sglir_id value = f->captures.data[captures.first + i];
         if (f->g->values.data[value].region == at(f, id)->region) write_value(w, value);
     }
     if (failed(w)) return;
     if (at(f, id)->region_count > 0) {
-        write_loop(w, id);
+        sglir_copy_around(w->rewrite, id, write_region, w);
     } else {
         sglir_copy_node(w->rewrite, id);
     }
@@ -102,12 +68,12 @@ static void write_outside(writer *w, sglir_id id)
 /* Sees to it that the value is there. What stands in a region around was written before this one was begun. */
 static void write_value(writer *w, sglir_id value)
 {
-    fuse *f = w->f;
+    sglpass_fusion *f = w->f;
     if (failed(w) || w->rewrite->map[value] != SGLIR_NONE) return;
     sglir_id node = f->g->values.data[value].node;
     if (node == SGLIR_NONE) {
         fail(w, "a region's parameter is used before the region");
-    } else if (f->node[node].role & FUSE_OUTSIDE) {
+    } else if (f->node[node].role & SGLPASS_FUSE_OUTSIDE) {
         write_outside(w, node);
     } else if (f->node[node].home != SGLIR_NONE) {
         write_cluster(w, sglpass_fuse_find(f, f->node[node].home));
@@ -115,16 +81,19 @@ static void write_value(writer *w, sglir_id value)
     if (!failed(w) && w->rewrite->map[value] == SGLIR_NONE) fail(w, "a value that is used is made nowhere");
 }
 
-static void write_region(writer *w, sglir_id id)
+/* Results are the map's: `results` stays as it is. */
+static void write_region(void *user, sglir_id id, sglir_id *results)
 {
-    fuse *f = w->f;
+    (void)results;
+    writer *w = user;
+    sglpass_fusion *f = w->f;
     const sglir_region *region = &f->g->regions.data[id];
     for (int64_t i = 0; i < region->nodes.count && !failed(w); i++) {
         sglir_id node = region->nodes.data[i];
         if (!f->live[node]) continue;
-        const fuse_node *facts = &f->node[node];
-        if (facts->role & FUSE_OUTSIDE) write_outside(w, node);
-        if (!(facts->role & FUSE_WORK) || facts->home == SGLIR_NONE) continue;
+        const sglpass_fuse_node *facts = &f->node[node];
+        if (facts->role & SGLPASS_FUSE_OUTSIDE) write_outside(w, node);
+        if (!(facts->role & SGLPASS_FUSE_WORK) || facts->home == SGLIR_NONE) continue;
         uint32_t cluster = sglpass_fuse_find(f, facts->home);
         if (f->clusters.data[cluster].last == node) write_cluster(w, cluster);
     }
@@ -134,17 +103,17 @@ static void write_region(writer *w, sglir_id id)
 }
 
 /* Each cluster's last member at home; clusters that store nothing are never written. */
-static void find_last_members(fuse *f)
+static void find_last_members(sglpass_fusion *f)
 {
     for (int64_t i = 0; i < f->order.count; i++) {
         sglir_id node = f->order.data[i];
-        if (!(f->node[node].role & FUSE_WORK) || f->node[node].home == SGLIR_NONE) continue;
-        fuse_cluster *c = &f->clusters.data[sglpass_fuse_find(f, f->node[node].home)];
+        if (!(f->node[node].role & SGLPASS_FUSE_WORK) || f->node[node].home == SGLIR_NONE) continue;
+        sglpass_fuse_cluster *c = &f->clusters.data[sglpass_fuse_find(f, f->node[node].home)];
         if (c->member_count > 0) c->last = node;
     }
 }
 
-static sgl_status write_graph(fuse *f, sglir_graph **out)
+static sgl_status write_graph(sglpass_fusion *f, sglir_graph **out)
 {
     sglir_rewrite rewrite;
     SGLCORE_TRY(sglir_rewrite_begin(f->env, f->g, "fuse", f, &rewrite));
@@ -154,7 +123,7 @@ static sgl_status write_graph(fuse *f, sglir_graph **out)
         rewrite.to->status = SGL_OUT_OF_MEMORY;
     } else {
         find_last_members(f);
-        write_region(&w, 0);
+        write_region(&w, 0, NULL);
         for (int64_t i = 0; i < f->g->outputs.count; i++) write_value(&w, f->g->outputs.data[i].value);
     }
     sglcore_free(f->env, w.written, bytes);
@@ -163,7 +132,7 @@ static sgl_status write_graph(fuse *f, sglir_graph **out)
 
 /* ---- the pass ------------------------------------------------------------------------------------------------- */
 
-static sgl_status prepare(fuse *f)
+static sgl_status prepare(sglpass_fusion *f)
 {
     size_t nodes = (size_t)f->g->nodes.count, values = (size_t)f->g->values.count;
     f->live = sglcore_alloc(f->env, nodes);
@@ -180,7 +149,7 @@ static sgl_status prepare(fuse *f)
     return sglir_mark_live(f->g, f->live);
 }
 
-static void release(fuse *f)
+static void release(sglpass_fusion *f)
 {
     size_t nodes = (size_t)f->g->nodes.count, values = (size_t)f->g->values.count;
     sglcore_free(f->env, f->live, nodes);
@@ -190,8 +159,8 @@ static void release(fuse *f)
     sglcore_free(f->env, f->value_stamp, values * sizeof *f->value_stamp);
     sglcore_free(f->env, f->value_slot, values * sizeof *f->value_slot);
     sglcore_free(f->env, f->cluster_stamp, (size_t)f->clusters.count * sizeof *f->cluster_stamp);
-    fuse_ids *lists[] = { &f->nodes,   &f->values, &f->users,   &f->captures,   &f->order,
-                          &f->members, &f->kept,   &f->results, &f->neighbours, &f->stack };
+    sglpass_fuse_ids *lists[] = { &f->nodes,   &f->values, &f->users,   &f->captures,   &f->order,
+                                  &f->members, &f->kept,   &f->results, &f->neighbours, &f->stack };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) sglcore_vec_free(f->env, lists[i]);
     sglcore_vec_free(f->env, &f->clones);
     sglcore_vec_free(f->env, &f->clusters);
@@ -200,7 +169,7 @@ static void release(fuse *f)
     sglcore_arena_free(&f->arena);
 }
 
-static sgl_status run(fuse *f, sglir_graph **out)
+static sgl_status run(sglpass_fusion *f, sglir_graph **out)
 {
     SGLCORE_TRY(prepare(f));
     SGLCORE_TRY(sglpass_fuse_assign_roles(f));
@@ -214,8 +183,9 @@ static sgl_status run(fuse *f, sglir_graph **out)
 sgl_status sglpass_fuse(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     *out = NULL;
-    fuse f = { .env = context->env, .g = in, .arena = { .env = context->env } };
+    sglpass_fusion f = { .env = context->env, .g = in, .arena = { .env = context->env } };
     sgl_status status = run(&f, out);
+    if (status == SGL_OK) sglpass_say(context, in, *out, f.clusters.count > 0);
     release(&f);
     return status;
 }

@@ -22,24 +22,24 @@ typedef struct offer {
     sglir_id stored[LONGEST_CONE]; /* values that must be stored for it and are not yet */
 } offer;
 
-static const sglir_node *at(const fuse *f, sglir_id node) { return sglir_node_at(f->g, node); }
+static const sglir_node *at(const sglpass_fusion *f, sglir_id node) { return sglir_node_at(f->g, node); }
 
 /* A value per element that costs little: no sum, no random number, no scalar (these have a kernel of their own); and not
  * what pays into a carry of micro-batches, which is done at once (see fuse_merge.c). */
-static bool is_cheap(const fuse *f, sglir_id node)
+static bool is_cheap(const sglpass_fusion *f, sglir_id node)
 {
     return at(f, node)->op != SGLIR_OP_ACCUMULATE && (sglir_ops[at(f, node)->op].flags & SGLIR_ELEMENTWISE) != 0 &&
            sglir_elements(sglir_type_of(f->g, sglpass_fuse_result(f, node))) > 1;
 }
 
-static bool push(fuse *f, fuse_ids *ids, sglir_id id)
+static bool push(sglpass_fusion *f, sglpass_fuse_ids *ids, sglir_id id)
 {
     sgl_status status = sglcore_vec_push(f->env, ids, id);
     if (status != SGL_OK) f->status = status;
     return status == SGL_OK;
 }
 
-static uint32_t home_of(fuse *f, sglir_id node)
+static uint32_t home_of(sglpass_fusion *f, sglir_id node)
 {
     return f->node[node].home == SGLIR_NONE ? SGLIR_NONE : sglpass_fuse_find(f, f->node[node].home);
 }
@@ -54,7 +54,7 @@ static bool in_cone(const offer *o, sglir_id node)
     return false;
 }
 
-static void insert(const fuse *f, offer *o, sglir_id node)
+static void insert(const sglpass_fusion *f, offer *o, sglir_id node)
 {
     uint32_t i = o->cone_count++;
     for (; i > 0 && f->node[o->cone[i - 1]].number > f->node[node].number; i--) o->cone[i] = o->cone[i - 1];
@@ -62,7 +62,7 @@ static void insert(const fuse *f, offer *o, sglir_id node)
 }
 
 /* The node, and what is under it as far down as nothing is stored; what cannot be cloned will have to be stored. */
-static bool gather_cone(fuse *f, offer *o, sglir_id node)
+static bool gather_cone(sglpass_fusion *f, offer *o, sglir_id node)
 {
     sglir_id waiting[LONGEST_CONE];
     uint32_t waits = 0;
@@ -70,7 +70,7 @@ static bool gather_cone(fuse *f, offer *o, sglir_id node)
     insert(f, o, node);
     waiting[waits++] = node;
     while (waits > 0) {
-        fuse_range bases = f->node[waiting[--waits]].bases;
+        sglpass_fuse_range bases = f->node[waiting[--waits]].bases;
         for (uint32_t i = 0; i < bases.count; i++) {
             sglir_id value = f->values.data[bases.first + i], maker = sglpass_fuse_maker(f, value);
             if (maker == SGLIR_NONE || in_cone(o, maker) || sglpass_fuse_holds(f, o->cluster, maker)) continue;
@@ -88,16 +88,16 @@ static bool gather_cone(fuse *f, offer *o, sglir_id node)
     return true;
 }
 
-static bool measure_with(fuse *f, const offer *o)
+static bool measure_with(sglpass_fusion *f, const offer *o)
 {
-    const fuse_cluster *c = &f->clusters.data[o->cluster];
+    const sglpass_fuse_cluster *c = &f->clusters.data[o->cluster];
     return sglpass_fuse_union(f, c->members, c->member_count, o->cone, o->cone_count) &&
            f->members.count <= MOST_NODES &&
            sglpass_fuse_gather_results(f, f->members.data, (uint32_t)f->members.count, o->cluster, o->cluster) &&
            sglpass_fuse_take_measure(f, f->members.data, (uint32_t)f->members.count);
 }
 
-static void weigh(fuse *f, offer *o, sglir_id node)
+static void weigh(sglpass_fusion *f, offer *o, sglir_id node)
 {
     o->possible = gather_cone(f, o, node) && measure_with(f, o);
     o->gain = o->possible ? f->clusters.data[o->cluster].cost - f->measure.cost : 0;
@@ -105,14 +105,14 @@ static void weigh(fuse *f, offer *o, sglir_id node)
 
 /* ---- doing it ------------------------------------------------------------------------------------------------- */
 
-static bool accept(fuse *f, const offer *o)
+static bool accept(sglpass_fusion *f, const offer *o)
 {
     if (!measure_with(f, o)) return false;
     if (!sglpass_fuse_settle(f, o->cluster, f->members.data, (uint32_t)f->members.count)) return false;
     for (uint32_t i = 0; i < o->cone_count; i++) {
-        fuse_node *facts = &f->node[o->cone[i]];
+        sglpass_fuse_node *facts = &f->node[o->cone[i]];
         if (sglpass_fuse_holds(f, o->cluster, o->cone[i])) continue;
-        fuse_clone clone = { .node = o->cone[i], .cluster = o->cluster, .next = facts->clones };
+        sglpass_fuse_clone clone = { .node = o->cone[i], .cluster = o->cluster, .next = facts->clones };
         sgl_status status = sglcore_vec_push(f->env, &f->clones, clone);
         if (status != SGL_OK) {
             f->status = status;
@@ -125,9 +125,9 @@ static bool accept(fuse *f, const offer *o)
 
 /* What is left of the home when its value `dropped` (SGLIR_NONE: none) is not stored any more, and what the offers need
  * is: results into f->results, members into f->kept, the measure into f->measure. */
-static bool measure_home(fuse *f, uint32_t home, sglir_id dropped, const offer *offers, int64_t count)
+static bool measure_home(sglpass_fusion *f, uint32_t home, sglir_id dropped, const offer *offers, int64_t count)
 {
-    const fuse_cluster *c = &f->clusters.data[home];
+    const sglpass_fuse_cluster *c = &f->clusters.data[home];
     if (!sglpass_fuse_gather_results(f, c->members, c->member_count, home, home)) return false;
     uint32_t stamp = sglpass_fuse_stamp(f);
     int64_t left = 0;
@@ -150,7 +150,7 @@ static bool measure_home(fuse *f, uint32_t home, sglir_id dropped, const offer *
         sglir_id node = c->members[i - 1];
         if (f->value_stamp[sglpass_fuse_result(f, node)] != stamp) continue;
         if (!push(f, &f->kept, node)) return false;
-        fuse_range bases = f->node[node].bases;
+        sglpass_fuse_range bases = f->node[node].bases;
         for (uint32_t k = 0; k < bases.count; k++) f->value_stamp[f->values.data[bases.first + k]] = stamp;
     }
     for (int64_t i = 0, k = f->kept.count - 1; i < k; i++, k--) {
@@ -164,12 +164,12 @@ static bool measure_home(fuse *f, uint32_t home, sglir_id dropped, const offer *
     return true;
 }
 
-static void forget(fuse *f, uint32_t cluster, sglir_id node)
+static void forget(sglpass_fusion *f, uint32_t cluster, sglir_id node)
 {
-    fuse_node *facts = &f->node[node];
+    sglpass_fuse_node *facts = &f->node[node];
     if (home_of(f, node) == cluster) facts->home = SGLIR_NONE;
     for (uint32_t *link = &facts->clones; *link != SGLIR_NONE;) {
-        fuse_clone *clone = &f->clones.data[*link];
+        sglpass_fuse_clone *clone = &f->clones.data[*link];
         if (sglpass_fuse_find(f, clone->cluster) == cluster)
             *link = clone->next;
         else
@@ -178,9 +178,9 @@ static void forget(fuse *f, uint32_t cluster, sglir_id node)
 }
 
 /* The home becomes what measure_home has found. */
-static bool settle_home(fuse *f, uint32_t home)
+static bool settle_home(sglpass_fusion *f, uint32_t home)
 {
-    const fuse_cluster *c = &f->clusters.data[home];
+    const sglpass_fuse_cluster *c = &f->clusters.data[home];
     int64_t next = 0;
     for (uint32_t i = 0; i < c->member_count; i++) {
         if (next < f->kept.count && f->kept.data[next] == c->members[i])
@@ -192,7 +192,7 @@ static bool settle_home(fuse *f, uint32_t home)
 }
 
 /* All readers compute the value anew, so that it need not be stored for them: where that is less in sum. */
-static bool accept_all(fuse *f, sglir_id value, uint32_t home, const offer *offers, int64_t count)
+static bool accept_all(sglpass_fusion *f, sglir_id value, uint32_t home, const offer *offers, int64_t count)
 {
     sglir_id dropped = f->value[value].needed ? SGLIR_NONE : value;
     double gain = f->clusters.data[home].cost;
@@ -208,7 +208,7 @@ static bool accept_all(fuse *f, sglir_id value, uint32_t home, const offer *offe
     return true;
 }
 
-static void consider(fuse *f, sglir_id node)
+static void consider(sglpass_fusion *f, sglir_id node)
 {
     sglir_id value = sglpass_fuse_result(f, node);
     uint32_t home = home_of(f, node);
@@ -230,10 +230,10 @@ static void consider(fuse *f, sglir_id node)
     for (int64_t i = 0; i < good && stays && f->status == SGL_OK; i++) accept(f, &offers[i]);
 }
 
-sgl_status sglpass_fuse_clone_cheap(fuse *f)
+sgl_status sglpass_fuse_clone_cheap(sglpass_fusion *f)
 {
     for (int64_t i = f->order.count - 1; i >= 0 && f->status == SGL_OK && f->domain.status == SGL_OK; i--) {
-        if (f->node[f->order.data[i]].role & FUSE_WORK) consider(f, f->order.data[i]);
+        if (f->node[f->order.data[i]].role & SGLPASS_FUSE_WORK) consider(f, f->order.data[i]);
     }
     return f->status != SGL_OK ? f->status : f->domain.status;
 }

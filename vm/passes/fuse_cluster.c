@@ -18,9 +18,9 @@ enum {
     MOST_RESULTS = 24
 };
 
-static const sglir_node *at(const fuse *f, sglir_id node) { return sglir_node_at(f->g, node); }
+static const sglir_node *at(const sglpass_fusion *f, sglir_id node) { return sglir_node_at(f->g, node); }
 
-uint32_t sglpass_fuse_stamp(fuse *f)
+uint32_t sglpass_fuse_stamp(sglpass_fusion *f)
 {
     if (++f->stamp == 0) { /* after 2^32 rounds */
         memset(f->node_stamp, 0, (size_t)f->g->nodes.count * sizeof *f->node_stamp);
@@ -31,9 +31,9 @@ uint32_t sglpass_fuse_stamp(fuse *f)
     return f->stamp;
 }
 
-uint32_t sglpass_fuse_find(fuse *f, uint32_t cluster)
+uint32_t sglpass_fuse_find(sglpass_fusion *f, uint32_t cluster)
 {
-    fuse_cluster *clusters = f->clusters.data;
+    sglpass_fuse_cluster *clusters = f->clusters.data;
     while (clusters[cluster].parent != cluster) {
         clusters[cluster].parent = clusters[clusters[cluster].parent].parent;
         cluster = clusters[cluster].parent;
@@ -41,7 +41,7 @@ uint32_t sglpass_fuse_find(fuse *f, uint32_t cluster)
     return cluster;
 }
 
-static bool push_id(fuse *f, fuse_ids *ids, sglir_id id)
+static bool push_id(sglpass_fusion *f, sglpass_fuse_ids *ids, sglir_id id)
 {
     sgl_status status = sglcore_vec_push(f->env, ids, id);
     if (status != SGL_OK) f->status = status;
@@ -50,15 +50,15 @@ static bool push_id(fuse *f, fuse_ids *ids, sglir_id id)
 
 /* ---- who needs what ------------------------------------------------------------------------------------------- */
 
-sglir_id sglpass_fuse_maker(const fuse *f, sglir_id value)
+sglir_id sglpass_fuse_maker(const sglpass_fusion *f, sglir_id value)
 {
     sglir_id node = f->g->values.data[value].node;
-    return node != SGLIR_NONE && (f->node[node].role & FUSE_WORK) ? node : SGLIR_NONE;
+    return node != SGLIR_NONE && (f->node[node].role & SGLPASS_FUSE_WORK) ? node : SGLIR_NONE;
 }
 
-bool sglpass_fuse_holds(fuse *f, uint32_t cluster, sglir_id node)
+bool sglpass_fuse_holds(sglpass_fusion *f, uint32_t cluster, sglir_id node)
 {
-    const fuse_node *facts = &f->node[node];
+    const sglpass_fuse_node *facts = &f->node[node];
     if (facts->home != SGLIR_NONE && sglpass_fuse_find(f, facts->home) == cluster) return true;
     for (uint32_t c = facts->clones; c != SGLIR_NONE; c = f->clones.data[c].next) {
         if (sglpass_fuse_find(f, f->clones.data[c].cluster) == cluster) return true;
@@ -66,7 +66,7 @@ bool sglpass_fuse_holds(fuse *f, uint32_t cluster, sglir_id node)
     return false;
 }
 
-static bool note_reader(fuse *f, uint32_t cluster, sglir_id maker, uint32_t stamp)
+static bool note_reader(sglpass_fusion *f, uint32_t cluster, sglir_id maker, uint32_t stamp)
 {
     cluster = sglpass_fuse_find(f, cluster);
     if (f->cluster_stamp[cluster] == stamp) return true;
@@ -75,14 +75,14 @@ static bool note_reader(fuse *f, uint32_t cluster, sglir_id maker, uint32_t stam
     return push_id(f, &f->neighbours, cluster);
 }
 
-bool sglpass_fuse_readers(fuse *f, sglir_id value)
+bool sglpass_fuse_readers(sglpass_fusion *f, sglir_id value)
 {
     sglir_id maker = sglpass_fuse_maker(f, value);
-    fuse_range users = f->value[value].users;
+    sglpass_fuse_range users = f->value[value].users;
     uint32_t stamp = sglpass_fuse_stamp(f);
     f->neighbours.count = 0;
     for (uint32_t i = 0; i < users.count; i++) {
-        const fuse_node *user = &f->node[f->users.data[users.first + i]];
+        const sglpass_fuse_node *user = &f->node[f->users.data[users.first + i]];
         if (user->home != SGLIR_NONE && !note_reader(f, user->home, maker, stamp)) return false;
         for (uint32_t c = user->clones; c != SGLIR_NONE; c = f->clones.data[c].next) {
             if (!note_reader(f, f->clones.data[c].cluster, maker, stamp)) return false;
@@ -91,19 +91,19 @@ bool sglpass_fuse_readers(fuse *f, sglir_id value)
     return true;
 }
 
-static bool reads_from_memory(fuse *f, uint32_t cluster, sglir_id maker, uint32_t a, uint32_t b)
+static bool reads_from_memory(sglpass_fusion *f, uint32_t cluster, sglir_id maker, uint32_t a, uint32_t b)
 {
     cluster = sglpass_fuse_find(f, cluster);
     return cluster != a && cluster != b && !sglpass_fuse_holds(f, cluster, maker);
 }
 
-bool sglpass_fuse_is_stored(fuse *f, sglir_id value, uint32_t a, uint32_t b)
+bool sglpass_fuse_is_stored(sglpass_fusion *f, sglir_id value, uint32_t a, uint32_t b)
 {
     if (f->value[value].needed) return true;
     sglir_id maker = sglpass_fuse_maker(f, value);
-    fuse_range users = f->value[value].users;
+    sglpass_fuse_range users = f->value[value].users;
     for (uint32_t i = 0; i < users.count; i++) {
-        const fuse_node *user = &f->node[f->users.data[users.first + i]];
+        const sglpass_fuse_node *user = &f->node[f->users.data[users.first + i]];
         if (user->home != SGLIR_NONE && reads_from_memory(f, user->home, maker, a, b)) return true;
         for (uint32_t c = user->clones; c != SGLIR_NONE; c = f->clones.data[c].next) {
             if (reads_from_memory(f, f->clones.data[c].cluster, maker, a, b)) return true;
@@ -112,7 +112,7 @@ bool sglpass_fuse_is_stored(fuse *f, sglir_id value, uint32_t a, uint32_t b)
     return false;
 }
 
-bool sglpass_fuse_gather_results(fuse *f, const sglir_id *members, uint32_t count, uint32_t a, uint32_t b)
+bool sglpass_fuse_gather_results(sglpass_fusion *f, const sglir_id *members, uint32_t count, uint32_t a, uint32_t b)
 {
     f->results.count = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -130,7 +130,7 @@ bool sglpass_fuse_gather_results(fuse *f, const sglir_id *members, uint32_t coun
 
 /* What is only read, and stored as it is, but used in another order: once both are views of their own in a region, nobody
  * could see that they run together. */
-static bool stores_turned_view(const fuse *f)
+static bool stores_turned_view(const sglpass_fusion *f)
 {
     for (int64_t i = 0; i < f->results.count; i++) {
         const sglir_domain_value *value = sglir_domain_find(&f->domain, f->results.data[i]);
@@ -144,13 +144,13 @@ static bool stores_turned_view(const fuse *f)
     return false;
 }
 
-bool sglpass_fuse_analyse(fuse *f, const sglir_id *members, uint32_t count)
+bool sglpass_fuse_analyse(sglpass_fusion *f, const sglir_id *members, uint32_t count)
 {
     sglir_domain *d = &f->domain;
     uint32_t stamp = sglpass_fuse_stamp(f);
     sglir_domain_begin(d);
     for (uint32_t i = 0; i < count; i++) {
-        fuse_range closure = f->node[members[i]].closure;
+        sglpass_fuse_range closure = f->node[members[i]].closure;
         for (uint32_t k = 0; k <= closure.count; k++) {
             sglir_id node = k < closure.count ? f->nodes.data[closure.first + k] : members[i];
             if (f->node_stamp[node] == stamp) continue;
@@ -169,7 +169,7 @@ bool sglpass_fuse_analyse(fuse *f, const sglir_id *members, uint32_t count)
     return !stores_turned_view(f);
 }
 
-bool sglpass_fuse_turn(const fuse *f, const sglir_domain_value *value, int64_t order[SGL_MAX_RANK])
+bool sglpass_fuse_turn(const sglpass_fusion *f, const sglir_domain_value *value, int64_t order[SGL_MAX_RANK])
 {
     int rank = sglir_type_of(f->g, value->value)->rank, keys[SGL_MAX_RANK] = { 0 }, last[SGL_MAX_RANK] = { 0 };
     int all[SGLIR_DOMAIN_AXES], all_count = sglir_domain_order(&f->domain, value, -1, all), rising = 1;
@@ -200,16 +200,16 @@ bool sglpass_fuse_turn(const fuse *f, const sglir_domain_value *value, int64_t o
     return true;
 }
 
-static double element_bytes(const fuse *f, sglir_id value)
+static double element_bytes(const sglpass_fusion *f, sglir_id value)
 {
     return sglcore_dtype_bits((sgl_dtype)sglir_type_of(f->g, value)->dtype) / 8.0;
 }
 
-static bool add_read(fuse *f, sglir_id value, double bytes, uint32_t stamp)
+static bool add_read(sglpass_fusion *f, sglir_id value, double bytes, uint32_t stamp)
 {
     double all = (double)sglir_bytes(sglir_type_of(f->g, value));
     if (f->value_stamp[value] == stamp) {
-        fuse_read *read = &f->measure.reads.data[f->value_slot[value]];
+        sglpass_fuse_read *read = &f->measure.reads.data[f->value_slot[value]];
         f->measure.cost -= read->bytes;
         read->bytes = read->bytes + bytes < all ? read->bytes + bytes : all;
         f->measure.cost += read->bytes;
@@ -218,12 +218,12 @@ static bool add_read(fuse *f, sglir_id value, double bytes, uint32_t stamp)
     f->value_stamp[value] = stamp;
     f->value_slot[value] = (uint32_t)f->measure.reads.count;
     f->measure.cost += bytes;
-    sgl_status status = sglcore_vec_push(f->env, &f->measure.reads, (fuse_read){ value, bytes });
+    sgl_status status = sglcore_vec_push(f->env, &f->measure.reads, (sglpass_fuse_read){ value, bytes });
     if (status != SGL_OK) f->status = status;
     return status == SGL_OK;
 }
 
-static bool measure_source(fuse *f, const sglir_domain_value *value, uint32_t stamp)
+static bool measure_source(sglpass_fusion *f, const sglir_domain_value *value, uint32_t stamp)
 {
     const sglir_domain *d = &f->domain;
     if (value->source == SGLIR_PIECES) {
@@ -256,7 +256,7 @@ static double elements_of(const sglir_domain *d, const sglir_domain_value *value
     }
 }
 
-static void measure_computed(fuse *f, const sglir_domain_value *value)
+static void measure_computed(sglpass_fusion *f, const sglir_domain_value *value)
 {
     const sglir_domain *d = &f->domain;
     sglir_id node = f->g->values.data[value->value].node;
@@ -266,10 +266,10 @@ static void measure_computed(fuse *f, const sglir_domain_value *value)
     f->measure.transcendentals += weight > 2;
 }
 
-bool sglpass_fuse_take_measure(fuse *f, const sglir_id *members, uint32_t count)
+bool sglpass_fuse_take_measure(sglpass_fusion *f, const sglir_id *members, uint32_t count)
 {
     const sglir_domain *d = &f->domain;
-    fuse_measure *m = &f->measure;
+    sglpass_fuse_measure *m = &f->measure;
     m->reads.count = 0;
     m->transcendentals = 0;
     m->cost = launch_bytes;
@@ -294,19 +294,19 @@ bool sglpass_fuse_take_measure(fuse *f, const sglir_id *members, uint32_t count)
 
 /* ---- making and changing them --------------------------------------------------------------------------------- */
 
-bool sglpass_fuse_settle(fuse *f, uint32_t cluster, const sglir_id *members, uint32_t count)
+bool sglpass_fuse_settle(sglpass_fusion *f, uint32_t cluster, const sglir_id *members, uint32_t count)
 {
-    const fuse_measure *m = &f->measure;
-    size_t member_bytes = count * sizeof *members, read_bytes = (size_t)m->reads.count * sizeof(fuse_read);
+    const sglpass_fuse_measure *m = &f->measure;
+    size_t member_bytes = count * sizeof *members, read_bytes = (size_t)m->reads.count * sizeof(sglpass_fuse_read);
     sglir_id *kept = sglcore_arena_alloc(&f->arena, member_bytes);
-    fuse_read *reads = sglcore_arena_alloc(&f->arena, read_bytes);
+    sglpass_fuse_read *reads = sglcore_arena_alloc(&f->arena, read_bytes);
     if (kept == NULL || reads == NULL) {
         f->status = SGL_OUT_OF_MEMORY;
         return false;
     }
     if (member_bytes > 0) memcpy(kept, members, member_bytes);
     if (read_bytes > 0) memcpy(reads, m->reads.data, read_bytes);
-    fuse_cluster *c = &f->clusters.data[cluster];
+    sglpass_fuse_cluster *c = &f->clusters.data[cluster];
     c->members = kept;
     c->member_count = count;
     c->reads = reads;
@@ -319,7 +319,7 @@ bool sglpass_fuse_settle(fuse *f, uint32_t cluster, const sglir_id *members, uin
     return true;
 }
 
-bool sglpass_fuse_union(fuse *f, const sglir_id *a, uint32_t a_count, const sglir_id *b, uint32_t b_count)
+bool sglpass_fuse_union(sglpass_fusion *f, const sglir_id *a, uint32_t a_count, const sglir_id *b, uint32_t b_count)
 {
     f->members.count = 0;
     sgl_status status = sglcore_vec_reserve(f->env, &f->members, (int64_t)a_count + b_count);
@@ -337,14 +337,14 @@ bool sglpass_fuse_union(fuse *f, const sglir_id *a, uint32_t a_count, const sgli
     return true;
 }
 
-sgl_status sglpass_fuse_make_clusters(fuse *f)
+sgl_status sglpass_fuse_make_clusters(sglpass_fusion *f)
 {
     for (int64_t i = 0; i < f->order.count; i++) {
-        fuse_node *facts = &f->node[f->order.data[i]];
-        if (!(facts->role & FUSE_WORK)) continue;
+        sglpass_fuse_node *facts = &f->node[f->order.data[i]];
+        if (!(facts->role & SGLPASS_FUSE_WORK)) continue;
         uint32_t id = (uint32_t)f->clusters.count;
         facts->home = id;
-        fuse_cluster cluster = {
+        sglpass_fuse_cluster cluster = {
             .parent = id, .level = facts->level, .region = at(f, f->order.data[i])->region, .last = SGLIR_NONE
         };
         SGLCORE_TRY(sglcore_vec_push(f->env, &f->clusters, cluster));
@@ -355,7 +355,7 @@ sgl_status sglpass_fuse_make_clusters(fuse *f)
     for (int64_t i = 0; i < f->order.count; i++) {
         sglir_id node = f->order.data[i];
         uint32_t home = f->node[node].home;
-        if (!(f->node[node].role & FUSE_WORK)) continue;
+        if (!(f->node[node].role & SGLPASS_FUSE_WORK)) continue;
         if (!sglpass_fuse_gather_results(f, &node, 1, home, home)) return f->status;
         if (!sglpass_fuse_take_measure(f, &node, 1) || !sglpass_fuse_settle(f, home, &node, 1)) {
             SGLCORE_TRY(f->status);

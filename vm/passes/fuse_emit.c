@@ -7,7 +7,7 @@
 #include "passes/fuse_parts.h"
 
 typedef struct emitter {
-    fuse *f;
+    sglpass_fusion *f;
     sglir_rewrite *rewrite;
     sglir_graph *to;
     sglir_id *plain, *turned; /* per value of the domain: ids in the region, SGLIR_NONE: not made yet */
@@ -149,9 +149,9 @@ static sglir_id emit_plain(emitter *e, sglir_id value)
 
 /* ---- the node ------------------------------------------------------------------------------------------------- */
 
-static sglir_id emit_region(emitter *e, const fuse_cluster *c, sglir_id *args, sglir_id *ids, sglir_type *types)
+static sglir_id emit_region(emitter *e, const sglpass_fuse_cluster *c, sglir_id *args, sglir_id *ids, sglir_type *types)
 {
-    fuse *f = e->f;
+    sglpass_fusion *f = e->f;
     for (uint32_t i = 0; i < c->read_count; i++) {
         args[i] = e->rewrite->map[c->reads[i].value];
         types[i] = *sglir_type_of(e->to, args[i]);
@@ -167,9 +167,9 @@ static sglir_id emit_region(emitter *e, const fuse_cluster *c, sglir_id *args, s
     return region;
 }
 
-static void emit_node(emitter *e, const fuse_cluster *c, sglir_id *args, sglir_id *ids, sglir_id region)
+static void emit_node(emitter *e, const sglpass_fuse_cluster *c, sglir_id *args, sglir_id *ids, sglir_id region)
 {
-    fuse *f = e->f;
+    sglpass_fusion *f = e->f;
     const sglir_domain *d = &f->domain;
     int inner = d->free ? (d->axes > 0 ? 1 : 0) : d->axes - d->outer;
     sglir_named attrs[] = { SGLIR_INTS("domain", d->axes, d->extents), SGLIR_I("inner", inner) };
@@ -179,10 +179,10 @@ static void emit_node(emitter *e, const fuse_cluster *c, sglir_id *args, sglir_i
         e->rewrite->map[f->results.data[i]] = ids[i];
 }
 
-void sglpass_fuse_emit(fuse *f, sglir_rewrite *rewrite, uint32_t cluster)
+void sglpass_fuse_emit(sglpass_fusion *f, sglir_rewrite *rewrite, uint32_t cluster)
 {
     emitter e = { .f = f, .rewrite = rewrite, .to = rewrite->to };
-    const fuse_cluster *c = &f->clusters.data[cluster];
+    const sglpass_fuse_cluster *c = &f->clusters.data[cluster];
     if (!sglpass_fuse_gather_results(f, c->members, c->member_count, cluster, cluster) ||
         !sglpass_fuse_analyse(f, c->members, c->member_count)) {
         sgl_status status = f->status != SGL_OK ? f->status : f->domain.status;

@@ -20,13 +20,13 @@ typedef struct candidate {
 } candidate;
 
 typedef struct merger {
-    fuse *f;
+    sglpass_fusion *f;
     SGLCORE_VEC(candidate) heap;
-    uint32_t *visited; /* per cluster: a stamp */
-    fuse_ids around;   /* scratch */
+    uint32_t *visited;       /* per cluster: a stamp */
+    sglpass_fuse_ids around; /* scratch */
 } merger;
 
-static fuse_cluster *cluster_at(merger *m, uint32_t id) { return &m->f->clusters.data[id]; }
+static sglpass_fuse_cluster *cluster_at(merger *m, uint32_t id) { return &m->f->clusters.data[id]; }
 
 /* ---- the heap ------------------------------------------------------------------------------------------------- */
 
@@ -71,9 +71,9 @@ static candidate pop(merger *m)
 /* Bytes of what `maker` makes and `reader` reads: no longer read, and no longer written where nobody else reads it. */
 static double saved_between(merger *m, uint32_t maker, uint32_t reader)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     double bytes = 0;
-    const fuse_cluster *r = cluster_at(m, reader);
+    const sglpass_fuse_cluster *r = cluster_at(m, reader);
     for (uint32_t i = 0; i < r->read_count; i++) {
         sglir_id node = sglpass_fuse_maker(f, r->reads[i].value);
         if (node == SGLIR_NONE || f->node[node].home == SGLIR_NONE || sglpass_fuse_find(f, f->node[node].home) != maker)
@@ -87,16 +87,16 @@ static double saved_between(merger *m, uint32_t maker, uint32_t reader)
 
 static double saved_by_sharing(merger *m, uint32_t a, uint32_t b)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     uint32_t stamp = sglpass_fuse_stamp(f);
     double bytes = 0;
-    const fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
+    const sglpass_fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
     for (uint32_t i = 0; i < x->read_count; i++) {
         f->value_stamp[x->reads[i].value] = stamp;
         f->value_slot[x->reads[i].value] = i;
     }
     for (uint32_t i = 0; i < y->read_count; i++) {
-        const fuse_read *read = &y->reads[i];
+        const sglpass_fuse_read *read = &y->reads[i];
         if (f->value_stamp[read->value] != stamp) continue;
         double other = x->reads[f->value_slot[read->value]].bytes;
         bytes += read->bytes < other ? read->bytes : other;
@@ -107,7 +107,7 @@ static double saved_by_sharing(merger *m, uint32_t a, uint32_t b)
 /* Whether the cluster pays into a carry of micro-batches. */
 static bool accumulates(merger *m, uint32_t id)
 {
-    const fuse_cluster *c = cluster_at(m, id);
+    const sglpass_fuse_cluster *c = cluster_at(m, id);
     for (uint32_t i = 0; i < c->member_count; i++) {
         if (sglir_node_at(m->f->g, c->members[i])->op == SGLIR_OP_ACCUMULATE) return true;
     }
@@ -122,7 +122,7 @@ static void propose(merger *m, uint32_t a, uint32_t b)
         a = b;
         b = kept;
     }
-    const fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
+    const sglpass_fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
     if (x->region != y->region || x->member_count + y->member_count > MOST_MEMBERS) return;
     if (accumulates(m, a) && accumulates(m, b)) return;
     double gain = saved_between(m, a, b) + saved_between(m, b, a) + saved_by_sharing(m, a, b);
@@ -140,9 +140,9 @@ static void note(merger *m, uint32_t self, uint32_t other, uint32_t stamp)
 }
 
 /* Readers of what the cluster reads: of each value those right before and behind it. */
-static void note_siblings(merger *m, uint32_t self, const fuse_read *read, uint32_t stamp)
+static void note_siblings(merger *m, uint32_t self, const sglpass_fuse_read *read, uint32_t stamp)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     if (read->bytes < LEAST_SHARED_BYTES || f->value[read->value].users.count > MOST_SIBLINGS) return;
     if (!sglpass_fuse_readers(f, read->value)) return;
     for (int64_t i = 0; i < f->neighbours.count; i++) {
@@ -160,12 +160,12 @@ static bool is_piece_of(merger *m, sglir_id value, uint32_t reader)
 /* Proposes the cluster with each of its neighbours. `only_after`: with those of a larger id alone. */
 static void propose_around(merger *m, uint32_t self, bool only_after)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     uint32_t stamp = sglpass_fuse_stamp(f); /* as a mark of m->visited it is as good as any other new number */
     m->around.count = 0;
     bool first_piece = true;
     for (uint32_t i = 0; i < cluster_at(m, self)->read_count && f->status == SGL_OK; i++) {
-        const fuse_read read = cluster_at(m, self)->reads[i];
+        const sglpass_fuse_read read = cluster_at(m, self)->reads[i];
         sglir_id maker = sglpass_fuse_maker(f, read.value);
         bool piece = is_piece_of(m, read.value, self);
         if (!piece && maker != SGLIR_NONE && f->node[maker].home != SGLIR_NONE)
@@ -191,7 +191,7 @@ static void propose_around(merger *m, uint32_t self, bool only_after)
 /* Pushes onto f->stack the clusters that read something that c makes. */
 static bool push_readers(merger *m, uint32_t c)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     for (uint32_t i = 0; i < cluster_at(m, c)->member_count; i++) {
         sglir_id node = cluster_at(m, c)->members[i];
         if (f->node[node].home == SGLIR_NONE || sglpass_fuse_find(f, f->node[node].home) != c) continue;
@@ -209,7 +209,7 @@ static bool push_readers(merger *m, uint32_t c)
  * grows long is given up as if it had found one. */
 static bool leads_through_others(merger *m, uint32_t from, uint32_t to)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     int32_t level = cluster_at(m, to)->level;
     uint32_t mark = sglpass_fuse_stamp(f);
     int looked_at = 0;
@@ -234,7 +234,7 @@ static bool leads_through_others(merger *m, uint32_t from, uint32_t to)
 /* The cluster may wait until `level`: nobody but `other` reads it before. */
 static bool can_wait(merger *m, uint32_t c, int32_t level, uint32_t other)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     if (cluster_at(m, c)->level >= level) return true;
     for (uint32_t i = 0; i < cluster_at(m, c)->member_count; i++) {
         sglir_id node = cluster_at(m, c)->members[i], value = sglpass_fuse_result(f, node);
@@ -251,7 +251,7 @@ static bool can_wait(merger *m, uint32_t c, int32_t level, uint32_t other)
 /* A computation of a single number goes into a larger kernel only when it is short, and cheap to do there again. */
 static bool single_fits(merger *m, uint32_t a, uint32_t b)
 {
-    const fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
+    const sglpass_fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
     if (x->single == y->single) return true;
     uint32_t single = x->single ? a : b, other = x->single ? b : a;
     if (saved_between(m, other, single) > 0) return true; /* a total, and what is made of it */
@@ -271,12 +271,12 @@ static bool is_legal(merger *m, uint32_t a, uint32_t b)
 
 static void try_merge(merger *m, const candidate *c)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     uint32_t a = c->a, b = c->b;
     if (sglpass_fuse_find(f, a) != a || sglpass_fuse_find(f, b) != b || cluster_at(m, a)->version != c->a_version ||
         cluster_at(m, b)->version != c->b_version || !is_legal(m, a, b))
         return;
-    const fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
+    const sglpass_fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
     double apart = x->cost + y->cost;
     if (!sglpass_fuse_union(f, x->members, x->member_count, y->members, y->member_count)) return;
     if (!sglpass_fuse_gather_results(f, f->members.data, (uint32_t)f->members.count, a, b)) return;
@@ -290,7 +290,7 @@ static void try_merge(merger *m, const candidate *c)
 /* Scalars have little to share, but a launch each: those that can stand in one kernel do. */
 static void merge_singles(merger *m)
 {
-    fuse *f = m->f;
+    sglpass_fusion *f = m->f;
     uint32_t before_it = SGLIR_NONE;
     for (uint32_t i = 0; i < f->clusters.count && f->status == SGL_OK; i++) {
         if (sglpass_fuse_find(f, i) != i || cluster_at(m, i)->member_count == 0 || !cluster_at(m, i)->single) continue;
@@ -311,7 +311,7 @@ static void drain(merger *m)
     }
 }
 
-sgl_status sglpass_fuse_merge(fuse *f, bool last)
+sgl_status sglpass_fuse_merge(sglpass_fusion *f, bool last)
 {
     merger m = { .f = f };
     size_t bytes = (size_t)f->clusters.count * sizeof *m.visited;

@@ -11,9 +11,9 @@
 
 /* ---- facts ---------------------------------------------------------------------------------------------------- */
 
-static const sglir_node *at(const fuse *f, sglir_id node) { return sglir_node_at(f->g, node); }
+static const sglir_node *at(const sglpass_fusion *f, sglir_id node) { return sglir_node_at(f->g, node); }
 
-static sglir_id maker_of(const fuse *f, sglir_id value) { return f->g->values.data[value].node; }
+static sglir_id maker_of(const sglpass_fusion *f, sglir_id value) { return f->g->values.data[value].node; }
 
 static uint8_t role_of_op(const sglir_node *node)
 {
@@ -26,19 +26,19 @@ static uint8_t role_of_op(const sglir_node *node)
     case SGLIR_OP_BROADCAST:
     case SGLIR_OP_TRANSPOSE:
     case SGLIR_OP_SLICE:
-    case SGLIR_OP_PACK: return FUSE_FREE;
+    case SGLIR_OP_PACK: return SGLPASS_FUSE_FREE;
     case SGLIR_OP_RANDOM_UNIFORM:
-    case SGLIR_OP_RANDOM_NORMAL: return FUSE_WORK;
-    default: return flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION) ? FUSE_WORK : FUSE_OUTSIDE;
+    case SGLIR_OP_RANDOM_NORMAL: return SGLPASS_FUSE_WORK;
+    default: return flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION) ? SGLPASS_FUSE_WORK : SGLPASS_FUSE_OUTSIDE;
     }
 }
 
 /* Bytes that could be moved in the time that one element takes: measured on the CPU (24 GB/s for two cores; a cheap op
  * on a tile 0.1 ns, an exponential 0.4 ns an element); on a GPU computation is cheaper still. */
-static double weight_of(const fuse *f, sglir_id node)
+static double weight_of(const sglpass_fusion *f, sglir_id node)
 {
     const double per_flop = 1.2, per_transcendental = 5;
-    if (!(f->node[node].role & FUSE_WORK)) return 0;
+    if (!(f->node[node].role & SGLPASS_FUSE_WORK)) return 0;
     uint32_t flags = sglir_ops[at(f, node)->op].flags;
     sglplan_cost cost = sglplan_cost_of(f->g, node);
     sglir_id counted = flags & SGLIR_REDUCTION ? sglir_arg(f->g, at(f, node), 0) : at(f, node)->out_first;
@@ -46,10 +46,11 @@ static double weight_of(const fuse *f, sglir_id node)
     return elements > 0 ? (per_flop * cost.flops + per_transcendental * cost.transcendentals) / elements : 0;
 }
 
-sglir_id sglpass_fuse_stripped(const fuse *f, sglir_id value)
+sglir_id sglpass_fuse_stripped(const sglpass_fusion *f, sglir_id value)
 {
     const sglir_node *maker = sglir_maker(f->g, value);
-    while (maker != NULL && maker->op == SGLIR_OP_RESHAPE && (f->node[maker - f->g->nodes.data].role & FUSE_FREE)) {
+    while (maker != NULL && maker->op == SGLIR_OP_RESHAPE &&
+           (f->node[maker - f->g->nodes.data].role & SGLPASS_FUSE_FREE)) {
         value = sglir_arg(f->g, maker, 0);
         maker = sglir_maker(f->g, value);
     }
@@ -58,7 +59,7 @@ sglir_id sglpass_fuse_stripped(const fuse *f, sglir_id value)
 
 /* ---- numbers -------------------------------------------------------------------------------------------------- */
 
-static sgl_status number_region(fuse *f, sglir_id region)
+static sgl_status number_region(sglpass_fusion *f, sglir_id region)
 {
     for (int64_t i = 0; i < f->g->regions.data[region].nodes.count; i++) {
         sglir_id node = f->g->regions.data[region].nodes.data[i];
@@ -75,35 +76,35 @@ static sgl_status number_region(fuse *f, sglir_id region)
 /* ---- needs ---------------------------------------------------------------------------------------------------- */
 
 /* The value must lie in memory: whatever makes it stands outside, or is work that is stored. */
-static void need(fuse *f, sglir_id value)
+static void need(sglpass_fusion *f, sglir_id value)
 {
     while (maker_of(f, value) != SGLIR_NONE) {
         sglir_id node = maker_of(f, value);
-        fuse_node *facts = &f->node[node];
+        sglpass_fuse_node *facts = &f->node[node];
         switch (at(f, node)->op) {
         case SGLIR_OP_RESHAPE:
-            facts->role |= FUSE_OUTSIDE;
+            facts->role |= SGLPASS_FUSE_OUTSIDE;
             value = sglir_arg(f->g, at(f, node), 0);
             continue;
-        case SGLIR_OP_CONSTANT: facts->role |= FUSE_OUTSIDE; return;
-        case SGLIR_OP_PACK: facts->role = FUSE_OUTSIDE; return; /* its arguments are seen to by its turn */
+        case SGLIR_OP_CONSTANT: facts->role |= SGLPASS_FUSE_OUTSIDE; return;
+        case SGLIR_OP_PACK: facts->role = SGLPASS_FUSE_OUTSIDE; return; /* its arguments are seen to by its turn */
         default:
-            if (facts->role & FUSE_FREE) facts->role |= FUSE_WORK;
-            if (facts->role & FUSE_WORK) f->value[value].needed = true;
+            if (facts->role & SGLPASS_FUSE_FREE) facts->role |= SGLPASS_FUSE_WORK;
+            if (facts->role & SGLPASS_FUSE_WORK) f->value[value].needed = true;
             return;
         }
     }
 }
 
 /* The node no longer stands in kernels that need it: it is stored, or a view of what is stored. */
-static void unfree(fuse *f, sglir_id node)
+static void unfree(sglpass_fusion *f, sglir_id node)
 {
-    f->node[node].role &= (uint8_t)~FUSE_FREE;
+    f->node[node].role &= (uint8_t)~SGLPASS_FUSE_FREE;
     need(f, at(f, node)->out_first);
     if (at(f, node)->op == SGLIR_OP_RESHAPE)
-        f->node[node].role = FUSE_OUTSIDE;
-    else if (!(f->node[node].role & FUSE_OUTSIDE))
-        f->node[node].role |= FUSE_WORK;
+        f->node[node].role = SGLPASS_FUSE_OUTSIDE;
+    else if (!(f->node[node].role & SGLPASS_FUSE_OUTSIDE))
+        f->node[node].role |= SGLPASS_FUSE_WORK;
     if (at(f, node)->op != SGLIR_OP_PACK) return;
     for (uint32_t a = 0; a < at(f, node)->arg_count; a++) need(f, sglir_arg(f->g, at(f, node), a));
 }
@@ -111,14 +112,14 @@ static void unfree(fuse *f, sglir_id node)
 enum { LONGEST_CHAIN = 32 };
 
 /* A long chain of movement is cut, so that closures stay short. */
-static sgl_status cut_chains(fuse *f)
+static sgl_status cut_chains(sglpass_fusion *f)
 {
     size_t bytes = (size_t)f->g->nodes.count;
     uint8_t *lengths = sglcore_alloc_zero(f->env, bytes);
     if (lengths == NULL && bytes > 0) return SGL_OUT_OF_MEMORY;
     for (int64_t i = 0; i < f->order.count; i++) {
         sglir_id node = f->order.data[i];
-        if (!(f->node[node].role & FUSE_FREE)) continue;
+        if (!(f->node[node].role & SGLPASS_FUSE_FREE)) continue;
         for (uint32_t a = 0; a < at(f, node)->arg_count; a++) {
             sglir_id maker = maker_of(f, sglir_arg(f->g, at(f, node), a));
             if (maker != SGLIR_NONE && lengths[maker] >= lengths[node]) lengths[node] = (uint8_t)(lengths[maker] + 1);
@@ -132,7 +133,7 @@ static sgl_status cut_chains(fuse *f)
 }
 
 /* Packs that some kernel cannot read in pieces stand outside. */
-static void settle_packs(fuse *f)
+static void settle_packs(sglpass_fusion *f)
 {
     for (int64_t i = 0; i < f->order.count; i++) {
         const sglir_node *user = at(f, f->order.data[i]);
@@ -146,13 +147,13 @@ static void settle_packs(fuse *f)
     }
 }
 
-static void settle_needs(fuse *f)
+static void settle_needs(sglpass_fusion *f)
 {
     const sglir_graph *g = f->g;
     for (int64_t i = 0; i < g->outputs.count; i++) need(f, g->outputs.data[i].value);
     for (int64_t i = f->order.count - 1; i >= 0; i--) { /* users first: a pack may have turned out to stand outside */
         sglir_id node = f->order.data[i];
-        bool outside = (f->node[node].role & FUSE_OUTSIDE) && !(f->node[node].role & FUSE_FREE);
+        bool outside = (f->node[node].role & SGLPASS_FUSE_OUTSIDE) && !(f->node[node].role & SGLPASS_FUSE_FREE);
         for (uint32_t a = 0; a < at(f, node)->arg_count; a++) {
             sglir_id arg = sglir_arg(g, at(f, node), a);
             if (at(f, node)->op == SGLIR_OP_PACK && !outside) arg = sglpass_fuse_stripped(f, arg);
@@ -168,18 +169,18 @@ static void settle_needs(fuse *f)
 
 /* ---- closures and bases --------------------------------------------------------------------------------------- */
 
-static void push_id(fuse *f, fuse_ids *ids, sglir_id id)
+static void push_id(sglpass_fusion *f, sglpass_fuse_ids *ids, sglir_id id)
 {
     sgl_status status = sglcore_vec_push(f->env, ids, id);
     if (status != SGL_OK) f->status = status;
 }
 
 /* The free nodes under a node in order, makers first, and the values below them. */
-static void collect_under(fuse *f, sglir_id node, uint32_t stamp)
+static void collect_under(sglpass_fusion *f, sglir_id node, uint32_t stamp)
 {
     for (uint32_t a = 0; a < at(f, node)->arg_count; a++) {
         sglir_id arg = sglir_arg(f->g, at(f, node), a), maker = maker_of(f, arg);
-        if (maker != SGLIR_NONE && (f->node[maker].role & FUSE_FREE)) {
+        if (maker != SGLIR_NONE && (f->node[maker].role & SGLPASS_FUSE_FREE)) {
             if (f->node_stamp[maker] == stamp) continue;
             f->node_stamp[maker] = stamp;
             collect_under(f, maker, stamp);
@@ -191,15 +192,15 @@ static void collect_under(fuse *f, sglir_id node, uint32_t stamp)
     }
 }
 
-static void collect(fuse *f, sglir_id node)
+static void collect(sglpass_fusion *f, sglir_id node)
 {
-    fuse_node *facts = &f->node[node];
+    sglpass_fuse_node *facts = &f->node[node];
     uint32_t stamp = sglpass_fuse_stamp(f);
     facts->closure.first = (uint32_t)f->nodes.count;
     facts->bases.first = (uint32_t)f->values.count;
-    if (facts->role & FUSE_WORK) {
+    if (facts->role & SGLPASS_FUSE_WORK) {
         collect_under(f, node, stamp);
-    } else if (facts->role & FUSE_OUTSIDE) {
+    } else if (facts->role & SGLPASS_FUSE_OUTSIDE) {
         for (uint32_t a = 0; a < at(f, node)->arg_count; a++) push_id(f, &f->values, sglir_arg(f->g, at(f, node), a));
     }
     facts->closure.count = (uint32_t)f->nodes.count - facts->closure.first;
@@ -207,12 +208,13 @@ static void collect(fuse *f, sglir_id node)
 }
 
 /* Each node of work must be a kernel by itself; what stands in its way is taken out. True: something was. */
-static bool repair(fuse *f, sglir_id node, sgl_status *status)
+static bool repair(sglpass_fusion *f, sglir_id node, sgl_status *status)
 {
     sglir_domain *d = &f->domain;
-    fuse_range closure = f->node[node].closure;
+    sglpass_fuse_range closure = f->node[node].closure;
     for (uint32_t i = 0; i < closure.count; i++) {
-        if (!(f->node[f->nodes.data[closure.first + i]].role & FUSE_FREE)) return true; /* taken out for another one */
+        if (!(f->node[f->nodes.data[closure.first + i]].role & SGLPASS_FUSE_FREE))
+            return true; /* taken out for another one */
     }
     f->results.count = 0;
     push_id(f, &f->results, at(f, node)->out_first);
@@ -224,7 +226,7 @@ static bool repair(fuse *f, sglir_id node, sgl_status *status)
     bool changed = false;
     for (uint32_t a = 0; a < at(f, node)->arg_count; a++) {
         sglir_id maker = maker_of(f, sglir_arg(f->g, at(f, node), a));
-        if (maker == SGLIR_NONE || !(f->node[maker].role & FUSE_FREE) || at(f, maker)->op == SGLIR_OP_CONSTANT)
+        if (maker == SGLIR_NONE || !(f->node[maker].role & SGLPASS_FUSE_FREE) || at(f, maker)->op == SGLIR_OP_CONSTANT)
             continue;
         unfree(f, maker);
         changed = true;
@@ -237,7 +239,7 @@ static bool repair(fuse *f, sglir_id node, sgl_status *status)
     return changed;
 }
 
-static sgl_status settle_closures(fuse *f)
+static sgl_status settle_closures(sglpass_fusion *f)
 {
     bool changed = true;
     while (changed) {
@@ -247,7 +249,7 @@ static sgl_status settle_closures(fuse *f)
         sgl_status status = SGL_OK;
         for (int64_t i = 0; i < f->order.count && f->status == SGL_OK; i++) {
             sglir_id node = f->order.data[i];
-            if (f->node[node].role & FUSE_WORK) changed |= repair(f, node, &status);
+            if (f->node[node].role & SGLPASS_FUSE_WORK) changed |= repair(f, node, &status);
             SGLCORE_TRY(status);
         }
         SGLCORE_TRY(f->status);
@@ -259,7 +261,7 @@ static sgl_status settle_closures(fuse *f)
 /* ---- across regions ------------------------------------------------------------------------------------------- */
 
 /* A node uses a value of a region around its own: every node that holds it on the way captures the value. */
-static void capture(fuse *f, sglir_id node, sglir_id value)
+static void capture(sglpass_fusion *f, sglir_id node, sglir_id value)
 {
     const sglir_graph *g = f->g;
     sglir_id home = g->values.data[value].region;
@@ -272,9 +274,9 @@ static void capture(fuse *f, sglir_id node, sglir_id value)
     }
 }
 
-static void capture_bases(fuse *f, sglir_id node)
+static void capture_bases(sglpass_fusion *f, sglir_id node)
 {
-    fuse_range bases = f->node[node].bases;
+    sglpass_fuse_range bases = f->node[node].bases;
     for (uint32_t i = 0; i < bases.count; i++) {
         sglir_id value = f->values.data[bases.first + i];
         if (f->g->values.data[value].region != at(f, node)->region) capture(f, node, value);
@@ -282,7 +284,7 @@ static void capture_bases(fuse *f, sglir_id node)
 }
 
 /* Sorts the pairs by holder into ranges of values. */
-static sgl_status settle_captures(fuse *f)
+static sgl_status settle_captures(sglpass_fusion *f)
 {
     for (int64_t i = 0; i < f->order.count; i++) {
         sglir_id node = f->order.data[i];
@@ -303,16 +305,16 @@ static sgl_status settle_captures(fuse *f)
     for (int64_t i = 0; i < pairs; i++) f->node[f->captures.data[2 * i]].captures.count++;
     uint32_t first = 0;
     for (int64_t i = 0; i < f->order.count; i++) {
-        fuse_node *facts = &f->node[f->order.data[i]];
+        sglpass_fuse_node *facts = &f->node[f->order.data[i]];
         facts->captures.first = first;
         first += facts->captures.count;
         facts->captures.count = 0;
     }
-    fuse_ids sorted = { 0 };
+    sglpass_fuse_ids sorted = { 0 };
     SGLCORE_TRY(sglcore_vec_reserve(f->env, &sorted, pairs));
     sorted.count = pairs;
     for (int64_t i = 0; i < pairs; i++) {
-        fuse_range *range = &f->node[f->captures.data[2 * i]].captures;
+        sglpass_fuse_range *range = &f->node[f->captures.data[2 * i]].captures;
         sorted.data[range->first + range->count++] = f->captures.data[2 * i + 1];
     }
     sglcore_vec_free(f->env, &f->captures);
@@ -322,13 +324,13 @@ static sgl_status settle_captures(fuse *f)
 
 /* ---- levels and users ----------------------------------------------------------------------------------------- */
 
-static bool is_barrier(const fuse *f, sglir_id node)
+static bool is_barrier(const sglpass_fusion *f, sglir_id node)
 {
-    return f->node[node].role == FUSE_OUTSIDE && at(f, node)->op != SGLIR_OP_INPUT;
+    return f->node[node].role == SGLPASS_FUSE_OUTSIDE && at(f, node)->op != SGLIR_OP_INPUT;
 }
 
 /* The level at which the value is there, for users in the region. */
-static int32_t level_after(const fuse *f, sglir_id value, sglir_id region)
+static int32_t level_after(const sglpass_fusion *f, sglir_id value, sglir_id region)
 {
     value = sglpass_fuse_stripped(f, value);
     sglir_id maker = maker_of(f, value);
@@ -336,7 +338,7 @@ static int32_t level_after(const fuse *f, sglir_id value, sglir_id region)
     return f->node[maker].level + is_barrier(f, maker);
 }
 
-static void raise_level(fuse *f, sglir_id node, const sglir_id *values, uint32_t count)
+static void raise_level(sglpass_fusion *f, sglir_id node, const sglir_id *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         int32_t level = level_after(f, values[i], at(f, node)->region);
@@ -344,7 +346,7 @@ static void raise_level(fuse *f, sglir_id node, const sglir_id *values, uint32_t
     }
 }
 
-static void note_outside_user(fuse *f, sglir_id node, const sglir_id *values, uint32_t count)
+static void note_outside_user(sglpass_fusion *f, sglir_id node, const sglir_id *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         sglir_id value = sglpass_fuse_stripped(f, values[i]);
@@ -354,18 +356,18 @@ static void note_outside_user(fuse *f, sglir_id node, const sglir_id *values, ui
 }
 
 /* NULL for an empty list: the array behind it may be none at all. */
-static const sglir_id *list_at(const fuse_ids *ids, fuse_range range)
+static const sglir_id *list_at(const sglpass_fuse_ids *ids, sglpass_fuse_range range)
 {
     return range.count > 0 ? &ids->data[range.first] : NULL;
 }
 
-static void settle_levels(fuse *f)
+static void settle_levels(sglpass_fusion *f)
 {
     for (int64_t v = 0; v < f->g->values.count; v++) f->value[v].user_level = INT32_MAX;
     for (int64_t i = 0; i < f->order.count; i++) {
         sglir_id node = f->order.data[i];
-        fuse_node *facts = &f->node[node];
-        if (!(facts->role & (FUSE_WORK | FUSE_OUTSIDE))) continue;
+        sglpass_fuse_node *facts = &f->node[node];
+        if (!(facts->role & (SGLPASS_FUSE_WORK | SGLPASS_FUSE_OUTSIDE))) continue;
         const sglir_id *bases = list_at(&f->values, facts->bases), *captures = list_at(&f->captures, facts->captures);
         raise_level(f, node, bases, facts->bases.count);
         raise_level(f, node, captures, facts->captures.count);
@@ -375,15 +377,15 @@ static void settle_levels(fuse *f)
     }
 }
 
-static sgl_status settle_users(fuse *f)
+static sgl_status settle_users(sglpass_fusion *f)
 {
     uint32_t total = 0;
     for (int turn = 0; turn < 2; turn++) {
         for (int64_t i = 0; i < f->order.count; i++) {
             sglir_id node = f->order.data[i];
-            fuse_range bases = f->node[node].bases;
-            for (uint32_t k = 0; (f->node[node].role & FUSE_WORK) && k < bases.count; k++) {
-                fuse_range *users = &f->value[f->values.data[bases.first + k]].users;
+            sglpass_fuse_range bases = f->node[node].bases;
+            for (uint32_t k = 0; (f->node[node].role & SGLPASS_FUSE_WORK) && k < bases.count; k++) {
+                sglpass_fuse_range *users = &f->value[f->values.data[bases.first + k]].users;
                 if (turn == 1) f->users.data[users->first + users->count] = node;
                 users->count++;
             }
@@ -399,7 +401,7 @@ static sgl_status settle_users(fuse *f)
     return SGL_OK;
 }
 
-sgl_status sglpass_fuse_assign_roles(fuse *f)
+sgl_status sglpass_fuse_assign_roles(sglpass_fusion *f)
 {
     SGLCORE_TRY(number_region(f, 0));
     SGLCORE_TRY(cut_chains(f));

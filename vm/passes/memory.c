@@ -18,8 +18,6 @@
 
 enum { ALIGNMENT = 64, STATE_ALIGNMENT = 4096 };
 
-static int64_t align_up(int64_t value, int64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
-
 /* ---- copies ------------------------------------------------------------------------------------------------- */
 
 /* A copy of an output's value that stands before or after a node; SGLIR_NONE as node: at the end. */
@@ -40,14 +38,8 @@ typedef struct copier {
 static sglir_id copy_value(copier *c, sglir_id value)
 {
     sglir_rewrite *rewrite = &c->rewrite;
-    const sglir_graph *from = rewrite->from;
-    const sglir_node *maker = sglir_maker(from, c->views[value].root);
-    sglir_id made = SGLIR_NONE;
-    if (maker != NULL) {
-        const sglir_origin *origin = &from->origins.data[maker->origin];
-        sglir_set_origin(rewrite->to, sglcore_string(from->strings, origin->file), origin->line,
-                         sglcore_string(from->strings, origin->scope), rewrite->pass);
-    }
+    sglir_id maker = sglir_value_at(rewrite->from, c->views[value].root)->node, made = SGLIR_NONE;
+    if (maker != SGLIR_NONE) sglir_set_origin_made(rewrite->to, rewrite->from, maker, rewrite->pass);
     sglir_emit(rewrite->to, SGLIR_OP_COPY, &rewrite->map[value], 1, NULL, 0, &made);
     return made;
 }
@@ -64,39 +56,20 @@ static sglir_id copy_turn(copier *c, const sglir_region *body, int64_t i)
     return other ? copy_value(c, turn) : c->rewrite.map[turn];
 }
 
-static void copy_scan(copier *c, sglir_id id)
+static void copy_body(void *user, sglir_id id, sglir_id *results)
 {
-    const sglir_graph *from = c->rewrite.from;
-    sglir_graph *to = c->rewrite.to;
-    const sglir_node *node = sglir_node_at(from, id);
-    const sglir_region *body = &from->regions.data[node->region_first];
-    int count = (int)node->arg_count;
-    sglir_id *ids = sglcore_arena_alloc(&c->arena, (size_t)(count + 1) * sizeof *ids);
-    sglir_type *types = sglcore_arena_alloc(&c->arena, (size_t)(count + 1) * sizeof *types);
-    if (ids == NULL || types == NULL) {
-        to->status = SGL_OUT_OF_MEMORY;
-        return;
-    }
-    for (int i = 0; i <= count; i++) types[i] = *sglir_type_of(from, body->parameters.data[i]);
-    sglir_id region = sglir_region_begin(to, types, count + 1, ids);
-    for (int i = 0; i <= count; i++) c->rewrite.map[body->parameters.data[i]] = ids[i];
-    for (int64_t n = 0; n < body->nodes.count && to->status == SGL_OK; n++) {
+    copier *c = user;
+    const sglir_region *body = &c->rewrite.from->regions.data[id];
+    for (int64_t n = 0; n < body->nodes.count && c->rewrite.to->status == SGL_OK; n++) {
         if (c->live[body->nodes.data[n]]) copy_node(c, body->nodes.data[n]);
     }
-    for (int i = 0; i < count; i++) ids[i] = copy_turn(c, body, i);
-    sglir_region_end(to, ids, count);
-    for (int i = 0; i < count; i++) ids[i] = c->rewrite.map[sglir_arg(from, node, (uint32_t)i)];
-    sglir_named named[16];
-    int named_count = sglir_attrs_named(from, node, named);
-    sglir_set_origin_of(to, &from->origins.data[node->origin], from);
-    sglir_emit_regions(to, SGLIR_OP_SCAN, ids, count, named, named_count, &region, 1, ids);
-    for (int i = 0; i < count; i++) c->rewrite.map[node->out_first + (sglir_id)i] = ids[i];
+    for (int64_t i = 0; i < body->results.count; i++) results[i] = copy_turn(c, body, i);
 }
 
 static void copy_node(copier *c, sglir_id node)
 {
     if (sglir_node_at(c->rewrite.from, node)->op == SGLIR_OP_SCAN) {
-        copy_scan(c, node);
+        sglir_copy_around(&c->rewrite, node, copy_body, c);
     } else {
         sglir_copy_node(&c->rewrite, node);
     }
@@ -233,11 +206,11 @@ static sgl_status place_states(const sglpass_context *context, sglpass_sharing *
                 return fail_state(g, name, sglir_type_of(layout, known), type);
             group->offset = sglir_value_at(layout, known)->offset;
         } else {
-            group->offset = align_up(end, STATE_ALIGNMENT);
+            group->offset = sglpass_align_up(end, STATE_ALIGNMENT);
             end = group->offset + sglir_bytes(type);
         }
     }
-    g->space_bytes[SGLIR_SPACE_STATE] = align_up(end, STATE_ALIGNMENT);
+    g->space_bytes[SGLIR_SPACE_STATE] = sglpass_align_up(end, STATE_ALIGNMENT);
     return SGL_OK;
 }
 
@@ -248,7 +221,7 @@ static void place_apart(sglpass_sharing *s, sglir_graph *g, sglir_space space)
     for (int64_t v = 0; v < g->values.count; v++) {
         sglpass_group *group = &s->groups[v];
         if (group->space != space || group->next != (sglir_id)v || s->views[v].root != (sglir_id)v) continue;
-        group->offset = align_up(end, ALIGNMENT);
+        group->offset = sglpass_align_up(end, ALIGNMENT);
         end = group->offset + sglir_bytes(&g->values.data[v].type);
     }
     g->space_bytes[space] = end;
@@ -349,5 +322,6 @@ sgl_status sglpass_memory(const sglpass_context *context, const sglir_graph *in,
         return status;
     }
     *out = g;
+    sglpass_say(context, in, g, g->values.count > 0);
     return SGL_OK;
 }

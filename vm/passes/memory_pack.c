@@ -32,8 +32,6 @@ typedef struct packer {
     int64_t steps; /* of work done */
 } packer;
 
-static int64_t align_up(int64_t value, int64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
-
 /* ---- the bound ---------------------------------------------------------------------------------------------- */
 
 /* The largest sum of live sizes, rounded up to multiples of `unit`. */
@@ -43,8 +41,8 @@ static sgl_status find_bound(packer *p, int64_t moments, int64_t unit, int64_t *
     int64_t *change = sglcore_alloc_zero(p->env, bytes), live = 0;
     if (change == NULL) return SGL_OUT_OF_MEMORY;
     for (int64_t i = 0; i < p->count; i++) {
-        change[p->blocks[i].first] += align_up(p->blocks[i].bytes, unit);
-        change[p->blocks[i].last + 1] -= align_up(p->blocks[i].bytes, unit);
+        change[p->blocks[i].first] += sglpass_align_up(p->blocks[i].bytes, unit);
+        change[p->blocks[i].last + 1] -= sglpass_align_up(p->blocks[i].bytes, unit);
     }
     for (int64_t t = 0; t < moments; t++) {
         live += change[t];
@@ -90,7 +88,7 @@ static int64_t find_gap(packer *p, const sglpass_block *block, int64_t count, bo
                 best_at = i;
                 if (!smallest || gap == block->bytes) goto found;
             }
-            int64_t end = align_up(placed->end[i], p->alignment);
+            int64_t end = sglpass_align_up(placed->end[i], p->alignment);
             if (end > free_from) free_from = end;
         }
     }

@@ -8,6 +8,12 @@
 
 #include "core/core.h"
 
+/* alignment: a power of two. */
+static inline int64_t sglpass_align_up(int64_t value, int64_t alignment)
+{
+    return (value + alignment - 1) & ~(alignment - 1);
+}
+
 typedef struct sglpass_block {
     int64_t bytes;
     int64_t first, last; /* moments, first <= last */

@@ -5,6 +5,8 @@
 #ifndef SGLPASS_PASS_H
 #define SGLPASS_PASS_H
 
+#include <signal.h>
+
 #include "ir/ir.h"
 #include "plan/plan.h"
 
@@ -16,8 +18,16 @@ typedef struct sglpass_context {
      * SPACE_STATE, and members. What it names keeps its place; what is new comes behind. NULL: nothing yet. */
     const sglir_graph *layout;
     int64_t (*workspace)(const sglir_graph *g, sglir_id node); /* of the device; NULL: none needs any */
-    const char *graph_name;
+    const volatile sig_atomic_t *interrupted;                  /* not 0: the host asks to stop; NULL: nobody can */
+    bool *changed; /* where the pass says whether its result differs from what came in; NULL: nobody asks */
 } sglpass_context;
+
+/* For the end of a pass. A result of fewer nodes has lost dead ones: that is a change too. */
+static inline void sglpass_say(const sglpass_context *context, const sglir_graph *in, const sglir_graph *out,
+                               bool changed)
+{
+    if (context->changed != NULL) *context->changed = changed || in->nodes.count != out->nodes.count;
+}
 
 typedef sgl_status (*sglpass_fn)(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 
@@ -32,8 +42,11 @@ typedef struct sglpass {
 /* The pipeline, in order; the last row has a NULL name. pipeline.c is its picture. */
 extern const sglpass sglpass_pipeline[];
 
-/* Runs the pipeline over a copy of `in`, up to and with the pass named `until` (NULL: all), verifying, dumping and
- * disabling as plan and knobs say; a failure names the pass. */
+/* Runs passes, a list as the pipeline's, over a copy of `in`, up to and with the pass named `until` (NULL: all),
+ * verifying, dumping and disabling as plan and knobs say; a failure names the pass. INTERRUPTED: the host asked to. */
+sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list, const sglir_graph *in,
+                            const char *until, sglir_graph **out);
+/* The same with the pipeline. */
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out);
 
 sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

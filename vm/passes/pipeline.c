@@ -13,8 +13,9 @@
  *   placed graph ──► exec/freeze
  *
  * Comes in: a traced graph, a plan, the session's layout. Goes out: a placed graph. After each pass the verifier looks
- * at the result (debug builds, SGL_VERIFY=1), and SGL_DUMP writes the graph before and after into numbered files. Only
- * here is a pass disabled, dumped or blamed. */
+ * at the result, and hashes tell whether the pass says rightly that it changed the graph (debug builds, SGL_VERIFY=1);
+ * SGL_DUMP writes the graph before and after into numbered files. Only here is a pass disabled, dumped, interrupted or
+ * blamed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -84,17 +85,54 @@ static sgl_status check_bytes(sglcore_env *env, const sglir_graph *g)
     return SGL_OK;
 }
 
+/* What the pass says of its result must be so, and what it was given must be as it was. */
+static sgl_status check_said(const sglpass_context *context, const sglpass *pass, sglcore_hash before,
+                             const sglir_graph *in, const sglir_graph *out)
+{
+    const char *name = sglcore_string(in->strings, in->name), *wrong = NULL;
+    bool same = sglcore_hash_equal(before, sglir_job_hash(out));
+    if (!sglcore_hash_equal(before, sglir_job_hash(in)))
+        wrong = "wrote into the graph that it was given";
+    else if (same && *context->changed)
+        wrong = "says that it changed the graph, and made the same";
+    else if (!same && !*context->changed)
+        wrong = "says that it changed nothing, and made another graph";
+    return wrong ? sglcore_fail(context->env, SGL_INTERNAL, "pass %s %s (\"%s\")", pass->name, wrong, name) : SGL_OK;
+}
+
+/* The pass, and what the verifier says of its result. */
+static sgl_status run_verified(const sglpass_context *given, const sglpass *pass, const sglir_graph *in,
+                               sglir_graph **out)
+{
+    bool changed = true;
+    sglpass_context context = *given;
+    sglcore_hash before = sglir_job_hash(in);
+    context.changed = &changed;
+    SGLCORE_TRY(pass->run(&context, in, out));
+    sgl_status status = sglir_verify(*out, pass->stage);
+    if (status != SGL_OK) return sglcore_fail_at(context.env, status, "pass %s made a wrong graph", pass->name);
+    return check_said(&context, pass, before, in, *out);
+}
+
+/* Between two passes is where a host that asks to stop is heard. */
+static sgl_status check_interrupt(const sglpass_context *context, const sglpass *pass, const sglir_graph *g)
+{
+    if (context->interrupted == NULL || !*context->interrupted) return SGL_OK;
+    return sglcore_fail(context->env, SGL_INTERRUPTED, "interrupted before the pass %s of the graph \"%s\"", pass->name,
+                        sglcore_string(g->strings, g->name));
+}
+
 static sgl_status run_one(const sglpass_context *context, int number, const sglpass *pass, const sglir_graph *in,
                           sglir_graph **out)
 {
+    SGLCORE_TRY(check_interrupt(context, pass, in));
     bool dumps = sglcore_knob_lists(SGLCORE_KNOB_DUMP, pass->name);
     SGLCORE_TRY(check_bytes(context->env, in));
     if (dumps) SGLCORE_TRY(dump(context, number, pass->name, "before", in));
-    sgl_status status = pass->run(context, in, out);
-    if (status == SGL_OK && dumps) status = dump(context, number, pass->name, "after", *out);
-    if (status == SGL_OK && verifies()) {
-        status = sglir_verify(*out, pass->stage);
-        if (status != SGL_OK) status = sglcore_fail_at(context->env, status, "pass %s made a wrong graph", pass->name);
+    sgl_status status = verifies() ? run_verified(context, pass, in, out) : pass->run(context, in, out);
+    if (*out && dumps) {
+        sgl_status dumped = dump(context, number, pass->name, "after", *out);
+        if (status == SGL_OK) status = dumped;
     }
     if (status != SGL_OK) {
         sglir_graph_free(*out);
@@ -150,12 +188,18 @@ static sgl_status check_asked(const sglpass_context *context)
 
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out)
 {
+    return sglpass_run_list(context, sglpass_pipeline, in, until, out);
+}
+
+sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list, const sglir_graph *in,
+                            const char *until, sglir_graph **out)
+{
     const sglir_graph *now = in;
     sglir_graph *made = NULL;
     *out = NULL;
     SGLCORE_TRY(check_asked(context));
-    for (int i = 0; sglpass_pipeline[i].name; i++) {
-        const sglpass *pass = &sglpass_pipeline[i];
+    for (int i = 0; list[i].name; i++) {
+        const sglpass *pass = &list[i];
         bool left_out = pass->optional && (sglplan_disables(context->plan, pass->name) ||
                                            sglcore_knob_lists(SGLCORE_KNOB_DISABLE, pass->name));
         if (!left_out) {

@@ -411,6 +411,18 @@ static bool make_room(scheduler *s)
            s->peaks;
 }
 
+/* The copy stood in the order of its ids. */
+static bool is_reordered(const sglir_graph *g)
+{
+    for (int64_t r = 0; r < g->regions.count; r++) {
+        const sglir_region *region = &g->regions.data[r];
+        for (int64_t n = 1; n < region->nodes.count; n++) {
+            if (region->nodes.data[n] < region->nodes.data[n - 1]) return true;
+        }
+    }
+    return false;
+}
+
 sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "schedule", NULL, NULL, out));
@@ -428,6 +440,8 @@ sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *i
     if (status != SGL_OK) {
         sglir_graph_free(*out);
         *out = NULL;
+        return status;
     }
-    return status;
+    sglpass_say(context, in, *out, is_reordered(*out));
+    return SGL_OK;
 }

@@ -44,12 +44,9 @@ static sgl_status emit_parts(emitter *s, sglpass_section *sec)
     return status == SGL_OK ? sglir_status(s->rewrite.to) : status;
 }
 
-static void set_origin(emitter *s, const sglir_node *of)
+static void set_origin(emitter *s, sglir_id of)
 {
-    const sglir_graph *g = s->gathered.from;
-    const sglir_origin *origin = &g->origins.data[of->origin];
-    sglir_set_origin(s->rewrite.to, sglcore_string(g->strings, origin->file), origin->line,
-                     sglcore_string(g->strings, origin->scope), s->rewrite.pass);
+    sglir_set_origin_made(s->rewrite.to, s->gathered.from, of, s->rewrite.pass);
 }
 
 static sgl_status emit_section(emitter *s, sglpass_section *sec)
@@ -58,7 +55,7 @@ static sgl_status emit_section(emitter *s, sglpass_section *sec)
     sglir_type type = sglir_type_make((sgl_dtype)sec->dtype, 1, &sec->elements);
     for (uint32_t i = sec->first; i < sec->first + sec->count; i++) {
         if (s->gathered.members.data[i].input == SGLIR_NONE) continue;
-        set_origin(s, sglir_maker(s->gathered.from, s->gathered.members.data[i].input));
+        set_origin(s, sglir_value_at(s->gathered.from, s->gathered.members.data[i].input)->node);
         break;
     }
     sec->value = sglir_input(to, (sgl_role)sec->role, sec->name, &type);
@@ -100,7 +97,7 @@ static bool take_pack(emitter *s, const sglir_node *pack)
             return false;
         count += sglir_elements(&s->gathered.members.data[at].type);
     }
-    set_origin(s, pack);
+    set_origin(s, sglir_value_at(g, pack->out_first)->node);
     sglir_id whole = s->gathered.sections.data[s->gathered.members.data[first].section].value;
     s->rewrite.map[pack->out_first] = view_range(s, whole, s->gathered.members.data[first].offset, count);
     return true;
@@ -312,9 +309,11 @@ sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *i
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "sections", NULL, NULL, &clean));
     if (in->members.count > 0) { /* it has its sections */
         *out = clean;
+        sglpass_say(context, in, clean, false);
         return SGL_OK;
     }
     sgl_status status = gather_graph(context, clean, out);
+    if (status == SGL_OK) sglpass_say(context, in, *out, (*out)->members.count > 0);
     sglir_graph_free(clean);
     return status;
 }

@@ -145,7 +145,8 @@ static bool bears_partial(const sglpass_micro *m, const sglir_node *node, const 
     const char *group = sglir_ops[node->op].linear;
     if (node->op == SGLIR_OP_CAST && !sglcore_dtype_is_float((sgl_dtype)sglir_attr_int(m->from, node, "to")))
         return false;
-    if (node->op == SGLIR_OP_PAD && sglir_attr_float(m->from, node, "value") != 0) return false;
+    bool fills = node->op == SGLIR_OP_PAD || node->op == SGLIR_OP_WINDOWS;
+    if (fills && sglir_attr_float(m->from, node, "value") != 0) return false;
     while (*group != '\0') {
         size_t length = strcspn(group, "|");
         bool fits = true;
@@ -381,9 +382,12 @@ sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, 
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", NULL, NULL, &clean));
     if (context->plan->mesh[SGLIR_AXIS_MICRO] <= 1) {
         *out = clean;
+        sglpass_say(context, in, clean, false);
         return SGL_OK;
     }
     sgl_status status = split_graph(context, clean, out);
+    /* Where it is split, there is a loop more. */
+    if (status == SGL_OK) sglpass_say(context, in, *out, (*out)->regions.count > clean->regions.count);
     sglir_graph_free(clean);
     return status;
 }

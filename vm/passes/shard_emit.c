@@ -30,10 +30,7 @@ static int64_t part_of(const emitter *e, sglir_id value, int dim)
 
 static void set_origin(emitter *e, sglir_id value)
 {
-    const sglir_graph *from = e->m->from;
-    const sglir_origin *origin = &from->origins.data[sglir_maker(from, value)->origin];
-    sglir_set_origin(e->to, sglcore_string(from->strings, origin->file), origin->line,
-                     sglcore_string(from->strings, origin->scope), e->rewrite.pass);
+    sglir_set_origin_made(e->to, e->m->from, sglir_value_at(e->m->from, value)->node, e->rewrite.pass);
 }
 
 /* ---- in a loop ------------------------------------------------------------------------------------------------ */

@@ -24,11 +24,6 @@ typedef struct round_state {
     bool changed;
 } round_state;
 
-static void fail(sglir_graph *g, sgl_status status)
-{
-    if (g->status == SGL_OK) g->status = status;
-}
-
 /* ---- common subexpressions -------------------------------------------------------------------------------------- */
 
 static void hash_attrs(sglcore_hasher *hasher, const sglir_graph *g, const sglir_node *node)
@@ -111,7 +106,7 @@ static void merge_or_copy(round_state *state, sglir_rewrite *rewrite, sglir_id i
     if (to->status != SGL_OK || node->out_count == 0) return;
     sglir_id made = sglir_value_at(to, rewrite->map[node->out_first])->node;
     sgl_status status = sglcore_map_put(to->env, &state->seen, key, made);
-    if (status != SGL_OK) fail(to, status);
+    if (status != SGL_OK) sglir_stick(to, status);
 }
 
 /* ---- packs ------------------------------------------------------------------------------------------------------ */
@@ -148,7 +143,7 @@ static bool map_args(round_state *state, sglir_rewrite *rewrite, const sglir_nod
     state->args.count = 0;
     sgl_status status = sglcore_vec_reserve(rewrite->to->env, &state->args, node->arg_count);
     if (status != SGL_OK) {
-        fail(rewrite->to, status);
+        sglir_stick(rewrite->to, status);
         return false;
     }
     for (uint32_t i = 0; i < node->arg_count; i++)
@@ -322,7 +317,7 @@ static sgl_status run_round(sglcore_env *env, const sglir_graph *from, bool *cha
 sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     sglir_graph *made = NULL;
-    bool changed = true;
+    bool changed = true, any = false;
     *out = NULL;
     for (int round = 0; round < ROUNDS_AT_MOST && changed; round++) {
         sglir_graph *next = NULL;
@@ -330,7 +325,9 @@ sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *i
         sglir_graph_free(made);
         if (status != SGL_OK) return status;
         made = next;
+        any = any || changed;
     }
     *out = made;
+    sglpass_say(context, in, made, any);
     return SGL_OK;
 }

@@ -201,10 +201,14 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
     sgl_session *session = program->session;
     sglcore_env *env = &session->vm->env;
     sglplan own = sglsession_plan(session, plan);
-    const sglpass_context context = {
-        .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace
-    };
-    SGLCORE_TRY(sglpass_run(&context, graph->ir, NULL, &program->placed));
+    const sglpass_context context = { .env = env,
+                                      .plan = &own,
+                                      .layout = session->layout,
+                                      .workspace = session->ops->workspace,
+                                      .interrupted = &session->vm->interrupted };
+    sgl_status status = sglpass_run(&context, graph->ir, NULL, &program->placed);
+    if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
+    SGLCORE_TRY(status);
     program->learns = learns(program->placed);
     SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
     return session->ops->prepare(session->device, program->program, &program->prepared);
