@@ -138,3 +138,19 @@ bool sglpass_takes_place(const sglir_graph *g, const sglpass_view *views, sglir_
     }
     return true;
 }
+
+bool sglpass_region_reads(const sglir_graph *g, const sglpass_view *views, sglir_id id, sglir_id root)
+{
+    const sglir_region *region = &g->regions.data[id];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            if (views[sglir_arg(g, node, i)].root == root) return true;
+        }
+        if (node->op == SGLIR_OP_SCAN && sglpass_region_reads(g, views, node->region_first, root)) return true;
+    }
+    for (int64_t i = 0; i < region->results.count; i++) {
+        if (views[region->results.data[i]].root == root) return true;
+    }
+    return false;
+}

@@ -152,22 +152,6 @@ static bool writes_over(sglpass_sharing *s, sglir_id id, sglir_id old, uint32_t 
     return true; /* it does not read it at all */
 }
 
-static bool region_uses(const sglpass_sharing *s, sglir_id id, sglir_id root)
-{
-    const sglir_region *region = &s->g->regions.data[id];
-    for (int64_t n = 0; n < region->nodes.count; n++) {
-        const sglir_node *node = node_at(s, region->nodes.data[n]);
-        for (uint32_t i = 0; i < node->arg_count; i++) {
-            if (s->views[sglir_arg(s->g, node, i)].root == root) return true;
-        }
-        if (node->op == SGLIR_OP_SCAN && region_uses(s, node->region_first, root)) return true;
-    }
-    for (int64_t i = 0; i < region->results.count; i++) {
-        if (s->views[region->results.data[i]].root == root) return true;
-    }
-    return false;
-}
-
 /* Whether the loop takes the value as its carry i and has no other use for it. */
 static bool hands_over(const sglpass_sharing *s, sglir_id scan, uint32_t i, sglir_id root)
 {
@@ -175,7 +159,7 @@ static bool hands_over(const sglpass_sharing *s, sglir_id scan, uint32_t i, sgli
     for (uint32_t k = 0; k < node->arg_count; k++) {
         if ((s->views[sglir_arg(s->g, node, k)].root == root) != (k == i)) return false;
     }
-    return is_whole(s, sglir_arg(s->g, node, i)) && !region_uses(s, node->region_first, root);
+    return is_whole(s, sglir_arg(s->g, node, i)) && !sglpass_region_reads(s->g, s->views, node->region_first, root);
 }
 
 /* The first carry, made at once in the loop's place. Where the loop's place is that of a state or of a loop around, the

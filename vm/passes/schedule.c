@@ -202,26 +202,13 @@ static void mark_after(const sglpass_lists *next, uint32_t unit, uint8_t *after,
     }
 }
 
-static bool reads_state(const scheduler *s, sglir_id region, sglir_id state)
-{
-    const sglir_region *at = &s->g->regions.data[region];
-    for (int64_t n = 0; n < at->nodes.count; n++) {
-        const sglir_node *node = node_at(s, at->nodes.data[n]);
-        for (uint32_t i = 0; i < node->arg_count; i++) {
-            if (s->views[sglir_arg(s->g, node, i)].root == state) return true;
-        }
-        if (node->op == SGLIR_OP_SCAN && reads_state(s, node->region_first, state)) return true;
-    }
-    return false;
-}
-
 static bool unit_reads(const scheduler *s, uint32_t unit, sglir_id state)
 {
     const sglir_node *node = node_at(s, s->units.data[unit]);
     for (uint32_t i = 0; i < node->arg_count; i++) {
         if (s->views[sglir_arg(s->g, node, i)].root == state) return true;
     }
-    return node->op == SGLIR_OP_SCAN && reads_state(s, node->region_first, state);
+    return node->op == SGLIR_OP_SCAN && sglpass_region_reads(s->g, s->views, node->region_first, state);
 }
 
 static bool group_edges(sglcore_arena *arena, const edge_list *edges, int64_t units, sglpass_lists *lists)
