@@ -156,6 +156,26 @@ static void test_cost_of_products(void **state)
 }
 
 /* Three queries, five keys; 2 sequences of 4 heads: with no offset known the queries see 3, 4, 5 keys. */
+static void test_cost_along_axes_and_of_windows(void **state)
+{
+    (void)state;
+    check_cost("%7 = argmax(%0) {axis=2}", 24, 0, 96 + 48);
+    check_cost("%7, %8 = sort(%0) {axis=2}", 24 * 2, 0, 96 + 96 + 192); /* log2 4 */
+    check_cost("%7, %8 = top_k(%0) {k=1}", 24 * 2, 0, 96 + 24 + 48);
+    check_cost("%7 = cumulative_sum(%0) {axis=1}", 24, 0, 2 * 96);
+    check_cost("%7 = reshape(%0) {dims=[2,12]}\n%8 = take_along(%7, %2) {axis=1}", 0, 0, 48 + 2 * 24);
+    check_cost("%7 = windows(%0) {size=[2], stride=[1], dilation=[1], low=[0], high=[0]}", 0, 0, 128 + 96);
+    check_cost("%7 = reshape(%1) {dims=[5,1,4]}\n"
+               "%8 = conv(%0, %7) {stride=[1], dilation=[1], low=[0], high=[0]}",
+               2 * 30 * 4, 0, 96 + 80 + 120);
+    check_cost("%7 = reshape(%1) {dims=[10,1,2]}\n" /* two groups: half the products an output */
+               "%8 = conv(%0, %7) {stride=[1], dilation=[1], low=[0], high=[0], groups=2}",
+               2 * 60 * 2, 0, 96 + 80 + 240);
+    check_cost("%10 = reshape(%0) {dims=[1,6,4]}\n"
+               "%11 = conv_weight_grad(%10, %10) {size=[1], stride=[1], dilation=[1], low=[0], high=[0]}",
+               2 * 24 * 4, 0, 2 * 96 + 64);
+}
+
 static void test_cost_of_attention(void **state)
 {
     (void)state;
@@ -191,9 +211,13 @@ static void test_cost_of_loops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields),           cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_text_and_hash),    cmocka_unit_test(test_cost_of_simple_ops),
-        cmocka_unit_test(test_cost_of_products), cmocka_unit_test(test_cost_of_attention),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_text_and_hash),
+        cmocka_unit_test(test_cost_of_simple_ops),
+        cmocka_unit_test(test_cost_of_products),
+        cmocka_unit_test(test_cost_along_axes_and_of_windows),
+        cmocka_unit_test(test_cost_of_attention),
         cmocka_unit_test(test_cost_of_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
