@@ -382,9 +382,12 @@ sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, 
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", NULL, NULL, &clean));
     if (context->plan->mesh[SGLIR_AXIS_MICRO] <= 1) {
         *out = clean;
+        sglpass_say(context, in, clean, false);
         return SGL_OK;
     }
     sgl_status status = split_graph(context, clean, out);
+    /* Where it is split, there is a loop more. */
+    if (status == SGL_OK) sglpass_say(context, in, *out, (*out)->regions.count > clean->regions.count);
     sglir_graph_free(clean);
     return status;
 }
