@@ -6,6 +6,7 @@
  * Odd invariant: the host's callbacks are called after Lua has been left, with texts that the registry keeps. */
 #include <ctype.h>
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,9 @@ static void add_element(lua_State *L, luaL_Buffer *text, const sgldsl_elements *
 {
     char number[40];
     if (elements->floats != NULL) {
-        snprintf(number, sizeof number, "%.*g", elements->type.dtype == SGL_F64 ? 10 : 6, elements->floats[at]);
+        double value = elements->floats[at];
+        snprintf(number, sizeof number, "%.*g", elements->type.dtype == SGL_F64 ? 10 : 6,
+                 isnan(value) ? fabs(value) : value); /* the sign of a NaN tells nothing */
         char *point = strchr(number, localeconv()->decimal_point[0]);
         if (point != NULL) *point = '.';
     } else if (elements->type.dtype == SGL_BOOL) {
@@ -62,7 +65,11 @@ static void add_nested(lua_State *L, luaL_Buffer *text, const sgldsl_elements *e
 static void show(lua_State *L)
 {
     if (sgldsl_to_tensor(L, -1) == NULL) {
-        luaL_tolstring(L, -1, NULL);
+        bool is_nan = lua_type(L, -1) == LUA_TNUMBER && isnan(lua_tonumber(L, -1));
+        if (is_nan)
+            lua_pushliteral(L, "nan");
+        else
+            luaL_tolstring(L, -1, NULL);
         lua_remove(L, -2);
         return;
     }

@@ -179,6 +179,24 @@ static void add_frames(luaL_Buffer *text, lua_State *L)
     add_found(text, L, found + skip, count - skip);
 }
 
+/* A message ends at its first zero byte once it is a status's: the text at 1 with each written as \0. */
+static void show_zeros(lua_State *L)
+{
+    size_t bytes;
+    const char *message = lua_tolstring(L, 1, &bytes);
+    if (strlen(message) == bytes) return;
+    luaL_Buffer text;
+    luaL_buffinit(L, &text);
+    for (size_t i = 0; i < bytes; i++) {
+        if (message[i] == '\0')
+            luaL_addlstring(&text, "\\0", 2);
+        else
+            luaL_addchar(&text, message[i]);
+    }
+    luaL_pushresult(&text);
+    lua_replace(L, 1);
+}
+
 int sgldsl_message(lua_State *L)
 {
     lua_settop(L, 1);
@@ -189,6 +207,7 @@ int sgldsl_message(lua_State *L)
         lua_replace(L, 1);
         lua_settop(L, 1);
     }
+    show_zeros(L);
     const char *message = lua_tostring(L, 1);
     if (strstr(message, FRAME_MARK) != NULL) return 1;
     /* An error inside the stdlib: the user's line comes first. */
@@ -214,8 +233,10 @@ sgl_status sgldsl_status(sgl_job *job, int lua_status)
         if (job->refusal == SGLDSL_REFUSED_BY_HOST) {
             return sgl_fail(job->vm, SGL_OUT_OF_MEMORY, "no memory for the objects of a script");
         }
-        return sgl_fail(job->vm, SGL_LIMIT, "the script needs more than %lld MiB for its Lua objects",
-                        (long long)(job->limits.memory_bytes >> 20));
+        int64_t bytes = job->limits.memory_bytes;
+        bool whole = bytes % 1048576 == 0;
+        return sgl_fail(job->vm, SGL_LIMIT, "the script needs more than %lld %s for its Lua objects",
+                        (long long)(whole ? bytes >> 20 : bytes), whole ? "MiB" : "bytes");
     }
     return sgl_fail(job->vm, job->wrong_setting ? SGL_INVALID_ARGUMENT : SGL_SCRIPT, "%s", message);
 }

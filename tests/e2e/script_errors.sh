@@ -78,5 +78,7 @@ script 'local sgl = require "slg"'
 bad 'script.lua:1:' "'slg'" "'sgl'"
 script 'error("a message of its own")'
 bad 'script.lua:1: a message of its own'
+script 'error("before\0behind")'
+bad 'script.lua:1: before\0behind'
 script 'error({ code = 3 })'
 bad ''

@@ -178,6 +178,9 @@ static void test_nearest(void **state)
     assert_null(sglcore_nearest("xyz", names, count));
     assert_null(sglcore_nearest("", names, count));
     assert_null(sglcore_nearest("q", names, count));
+    assert_null(sglcore_nearest("ex", names, count));                         /* too short to be a slip of anything */
+    assert_null(sglcore_nearest("lieu", names, count));                       /* two edits of four */
+    assert_string_equal(sglcore_nearest("sotfmxa", names, count), "softmax"); /* two of seven */
     assert_null(sglcore_nearest("ab", none, 1));
     assert_null(sglcore_nearest("matmul", names, 0));
     char longest[200];

@@ -158,7 +158,7 @@ static void test_completing(void **state)
     gives(&host, job, "x = sgl.constant(1) words = { alpha = 1, beta = { gamma = 2 }, ['not a name'] = 3 }", "");
     completes(job, "y = sgl.nn.lin", 4, "sgl.nn.linear");
     completes(job, "sgl.nn.layer", 0, "sgl.nn.layer_norm");
-    completes(job, "x:ex", 0, "x:exp");
+    completes(job, "x:ex", 0, "x:exp x:exp2 x:expm1");
     completes(job, "f(words.", 2, "words.alpha words.beta");
     completes(job, "words.beta.g", 0, "words.beta.gamma");
     completes(job, "sgl.rms", 0, "sgl.rms_norm");

@@ -231,15 +231,14 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
 const char *sglcore_nearest(const char *name, const char *const *names, int count)
 {
     size_t length = strlen(name);
-    if (length == 0 || length > NEAREST_MOST) return NULL;
-    /* Near: about one edit in three characters, and at least one character right. */
-    int most = length < 2 ? 0 : length < 6 ? least((int)length - 1, 2) : (int)(length + 1) / 3;
+    if (length < 3 || length > NEAREST_MOST) return NULL; /* of two letters one wrong is another name */
+    int most = (int)length / 3;                           /* near: one edit in three characters */
     const char *nearest = NULL;
     for (int i = 0; i < count; i++) {
         size_t other = strlen(names[i]);
         if (other == 0 || other > NEAREST_MOST) continue;
         int distance = edit_distance(name, (int)length, names[i], (int)other);
-        if (distance <= most && distance < (int)other) {
+        if (distance <= most) {
             nearest = names[i];
             most = distance - 1; /* only a nearer one replaces it: the first of equals wins */
         }
