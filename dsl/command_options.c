@@ -10,7 +10,8 @@
 
 static void print_help(const command *c)
 {
-    printf("usage: sgl %s %s%s\n\n%s\n", c->name, c->arguments, c->options[0].name ? " [options]" : "", c->help);
+    printf("usage: sgl %s%s%s%s\n\n%s\n", c->name, *c->arguments ? " " : "", c->arguments,
+           c->options[0].name ? " [options]" : "", c->help);
     if (c->options[0].name) printf("\n");
     for (const command_option *o = c->options; o->name; o++) {
         char left[64];
@@ -18,6 +19,7 @@ static void print_help(const command *c)
         printf("  %-24s %s\n", left, o->help);
     }
     if (c->more) printf("\n%s\n", c->more);
+    printf("\nexit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage\n");
 }
 
 static int usage_error(const command *c, const char *what, const char *name, const char *why)

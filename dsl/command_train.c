@@ -21,7 +21,7 @@
 typedef struct train_options {
     int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
     command_settings settings;
-    const char *data, *out, *resume, *init_from, *log, *device;
+    const char *data, *out, *resume, *init_from, *log, *device, *profile;
     bool quiet;
 } train_options;
 
@@ -38,6 +38,7 @@ typedef struct train {
     sgl_program *train, *eval;
     sgl_tokens *tokens;
     sgl_train_config config;
+    int64_t measured; /* --profile: after how many steps the table is printed, 0: never, or it was */
     command_progress progress;
 } train;
 
@@ -283,6 +284,7 @@ static sgl_status prepare(train *t)
     sgl_status status = configure(t);
     if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
     if (status == SGL_OK) status = freeze(t, "train", &t->train);
+    if (status == SGL_OK && t->measured > 0) status = sgl_program_profile(t->train, 1);
     if (status == SGL_OK) {
         status = freeze(t, "eval", &t->eval);
         if (status == SGL_NOT_FOUND) status = SGL_OK; /* a job with a step of its own */
@@ -296,9 +298,23 @@ static sgl_status prepare(train *t)
 
 /* ---- the run ------------------------------------------------------------------------------------------------------------ */
 
+/* The table of --profile; then the steps are no more measured, and as quick as ever. */
+static sgl_status print_profile(train *t)
+{
+    command_progress_end(&t->progress);
+    t->measured = 0;
+    sgl_status status = sgl_program_report(t->train, "profile", "text", command_write, stdout);
+    if (status == SGL_OK) status = sgl_program_profile(t->train, 0);
+    fflush(stdout);
+    return status;
+}
+
 static sgl_status on_step(void *user, const sgl_step_record *record)
 {
-    return command_progress_step(&((train *)user)->progress, record);
+    train *t = user;
+    sgl_status status = command_progress_step(&t->progress, record);
+    bool due = t->measured > 0 && record->step == t->config.start_step + t->measured;
+    return status == SGL_OK && due ? print_profile(t) : status;
 }
 static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
 {
@@ -312,6 +328,10 @@ static sgl_status on_save(void *user, int64_t step, const char *path)
 static int finish(train *t, sgl_status status)
 {
     command_progress_end(&t->progress);
+    if (t->measured > 0 && t->progress.first_step > 0 && (status == SGL_OK || status == SGL_INTERRUPTED)) {
+        sgl_status printed = print_profile(t); /* of a run that is shorter */
+        if (printed != SGL_OK) status = printed;
+    }
     if (status == SGL_INTERRUPTED) {
         if (!t->o->quiet)
             printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out,
@@ -340,6 +360,17 @@ static int run(train *t)
     return finish(t, sgl_train(t->session, &t->config));
 }
 
+/* "" is 10 steps; -1: it is no number of steps. */
+static int64_t steps_to_measure(const char *text)
+{
+    char *end;
+    if (!text) return 0;
+    if (!*text) return 10;
+    errno = 0;
+    long long steps = strtoll(text, &end, 10);
+    return *end || errno || steps < 1 ? -1 : steps;
+}
+
 int command_train(int argc, char **argv)
 {
     train_options o = { .steps = -1, .save_every = -1, .keep = -1, .eval_every = -1, .seed = -1, .device = "cpu" };
@@ -360,6 +391,8 @@ int command_train(int argc, char **argv)
         { "--device", 's', &o.device, "NAME", "cpu (default) or null (plans, computes nothing)" },
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core); results do not depend on it" },
         { "--seed", 'i', &o.seed, "N", "of initial weights, dropout and the order of data (default 0)" },
+        { "--profile", 'o', &o.profile, "N",
+          "after N steps (default 10) the kernels by their time: ms, share, GFLOP/s, GB/s, script line" },
         { "--quiet", 'b', &o.quiet, "", "print nothing but errors" },
         { 0 },
     };
@@ -369,7 +402,9 @@ int command_train(int argc, char **argv)
         "Trains the model that SCRIPT declares.",
         "mfu is model-flops utilisation: (2 per multiply-add of the products of one step) / (seconds of the step *\n"
         "flops per second that a large float32 product reaches on this machine, measured at the start).\n"
-        "Ctrl-C and SIGTERM finish the step, save and leave with status 130 and 143; a second Ctrl-C leaves at once.",
+        "Measured steps (--profile) take longer: each kernel is waited for.\n"
+        "A run lasts the job's steps (1000 when it gives none). Ctrl-C and SIGTERM finish the step, save and leave with\n"
+        "status 130 and 143; a second Ctrl-C leaves at once.",
         1,
         1,
         options
@@ -383,7 +418,12 @@ int command_train(int argc, char **argv)
         fprintf(stderr, "sgl train: --init-from begins a run, --resume goes on with one: give one of them\n");
         return COMMAND_USAGE;
     }
-    train t = { .o = &o, .script = positional[0], .vm = command_open(o.threads, stderr) };
+    train t = { .o = &o, .script = positional[0], .measured = steps_to_measure(o.profile) };
+    if (t.measured < 0) {
+        fprintf(stderr, "sgl train: --profile '%s' is no number of steps\n", o.profile);
+        return COMMAND_USAGE;
+    }
+    t.vm = command_open(o.threads, stderr);
     if (!t.vm) return COMMAND_FAILED;
     code = run(&t);
     command_progress_close(&t.progress);

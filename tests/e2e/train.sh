@@ -28,6 +28,20 @@ run 0 train "$LLAMA" $TINY --data text --steps 3 --quiet
 [ ! -s out ] && [ ! -s err ] || fail "--quiet printed something"
 [ -d llama.run/step-00000003 ] || fail "llama.run holds no checkpoint"
 
+# The kernels by their time: after so many steps, or at the end of a shorter run; the numbers of the run stay the same.
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 6 --out measured --log measured.log --profile 3 --quiet
+says out '3 steps' 'share' 'launches' 'GFLOP/s' 'GB/s' 'attention' 'fused kernel ' 'llama.lua:'
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 6 --out unmeasured --log unmeasured.log --quiet
+steps_of measured.log >a
+steps_of unmeasured.log >b
+same a b
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 2 --out measured2 --profile
+says out 'share' 'step 2/2'
+[ "$(grep -c 'profile of program' out)" -eq 1 ] || fail "the table is there twice"
+
 # Numbers that the script adds stand in the log and on the lines; what it prints goes to stderr.
 sed 's|loss = function(batch) return .*|loss = function(batch)\
     local loss, count = nn.cross_entropy(model(batch.tokens), batch.targets)\

@@ -11,14 +11,14 @@ for ask in help --help -h; do
 done
 for command in train generate graph memory repl doctor version; do
     run 0 $command --help
-    says out "usage: sgl $command"
+    says out "usage: sgl $command" 'exit codes: 0 done; 1 failed' '2 wrong usage'
     run 0 help $command
     says out "usage: sgl $command"
     refused 2 "$command" "'--hlep' is no option" -- $command --hlep
 done
 run 0 train --help
 says out --steps --stop-at --set --data --out --resume --init-from --save-every --keep --eval-every --log --device --threads \
-    --seed --quiet 'model-flops utilisation' 'products of one step' '130'
+    --seed --profile --quiet 'model-flops utilisation' 'products of one step' '130'
 run 0 generate --help
 says out --prompt --tokens --temperature --top-k --top-p --seed
 run 0 graph --help
@@ -38,6 +38,8 @@ refused 2 'one too many' -- train a.lua b.lua
 refused 2 'key=value' -- train "$LLAMA" --set layers
 refused 2 'flag' -- train "$LLAMA" --quiet=yes
 refused 2 '--prompt' -- generate x
+refused 2 '--profile' "'few'" -- train "$LLAMA" --profile few
+refused 2 '--profile' "'0'" -- train "$LLAMA" --profile=0
 
 refused 1 "setting 'layer'" "'layers'" -- train "$LLAMA" --set layer=3
 refused 1 'layers must be an integer' "'three'" "$LLAMA:" -- train "$LLAMA" --set layers=three
