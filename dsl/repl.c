@@ -39,12 +39,30 @@ static sgl_status need_script(const repl *r)
     return r->script ? SGL_OK : sgl_fail(r->vm, SGL_WRONG_STATE, "no script is loaded; `sgl repl SCRIPT` loads one");
 }
 
+static void drop_program(repl *r)
+{
+    sgl_program_free(r->program);
+    json_decref(r->report);
+    r->program = NULL;
+    r->report = NULL;
+}
+
 static sgl_status need_program(repl *r)
 {
     sgl_status status = need_script(r);
     if (status != SGL_OK || r->program) return status;
+    repl_text text = { 0 };
+    json_error_t error = { 0 };
     status = sgl_freeze(r->session, r->graph, r->plan, &r->program);
-    return status == SGL_OK ? sgl_program_report(r->program, "program", "text", append, &r->listing) : status;
+    if (status == SGL_OK) status = sgl_program_report(r->program, "program", "json", append, &text);
+    if (status == SGL_OK) {
+        r->report = json_loads(text.data, 0, &error);
+        if (!r->report)
+            status = sgl_fail(r->vm, SGL_INTERNAL, "the report of the program cannot be read: %s", error.text);
+    }
+    free(text.data);
+    if (status != SGL_OK) drop_program(r);
+    return status;
 }
 
 static sgl_status use_graph(repl *r, const char *which)
@@ -58,25 +76,124 @@ static sgl_status use_graph(repl *r, const char *which)
     sgl_plan *plan = NULL;
     status = command_plan(r->job, which, &plan);
     if (status != SGL_OK) return status;
-    sgl_program_free(r->program);
+    drop_program(r);
     sgl_plan_free(r->plan);
-    r->program = NULL;
-    r->listing.bytes = 0;
     r->graph = graph;
     r->plan = plan;
     return SGL_OK;
 }
 
-/* ---- lines of the frozen program ------------------------------------------------------------------------------------ */
+/* ---- the frozen program ------------------------------------------------------------------------------------------------ */
 
-/* A line of the listing: "   12  fused kernel 3 ARGUMENTS -> RESULTS work 64@arena+0  ; file:line scope (pass)" */
-typedef struct program_line {
-    const char *start, *end;
-    const char *name, *name_end; /* "fused kernel 3" */
-    const char *operands;
-    const char *origin; /* "; ...", or end */
-    long number;        /* -1: no instruction */
-} program_line;
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+static long long number_of(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+/* "fused kernel 3" */
+static void put_name(FILE *to, const json_t *instruction)
+{
+    fprintf(to, "%s", text_of(instruction, "op"));
+    if (json_is_integer(json_object_get(instruction, "kernel")))
+        fprintf(to, " kernel %lld", number_of(instruction, "kernel"));
+}
+
+/* "llama.lua:42 blocks.0.attn (fuse)" */
+static void put_origin(FILE *to, const char *before, const json_t *instruction)
+{
+    const char *scope = text_of(instruction, "scope"), *pass = text_of(instruction, "pass");
+    fprintf(to, "%s%s:%lld", before, text_of(instruction, "file"), number_of(instruction, "line"));
+    if (*scope) fprintf(to, " %s", scope);
+    if (*pass) fprintf(to, " (%s)", pass);
+}
+
+/* "f32[4,8]@arena+64" */
+static void put_place(FILE *to, const json_t *operand, const char *at)
+{
+    fprintf(to, "%s%s%s+%lld", text_of(operand, "type"), at, text_of(operand, "space"), number_of(operand, "offset"));
+}
+
+static void put_places(FILE *to, const json_t *operands)
+{
+    size_t i;
+    json_t *operand;
+    json_array_foreach(operands, i, operand)
+    {
+        fputc(' ', to);
+        put_place(to, operand, "@");
+    }
+}
+
+/* "   12  fused kernel 3 ARGUMENTS -> RESULTS  ; file:line scope (pass)"; the short form leaves the arguments out. Freed by the
+ * caller; NULL without memory. */
+static char *line_of(const json_t *instruction, bool whole)
+{
+    char *line = NULL;
+    size_t bytes;
+    FILE *to = open_memstream(&line, &bytes);
+    if (!to) return NULL;
+    fprintf(to, "%5lld  ", number_of(instruction, "number"));
+    put_name(to, instruction);
+    if (whole) put_places(to, json_object_get(instruction, "arguments"));
+    if (json_array_size(json_object_get(instruction, "results")) > 0) fprintf(to, " ->");
+    put_places(to, json_object_get(instruction, "results"));
+    put_origin(to, "  ; ", instruction);
+    return fclose(to) == 0 ? line : NULL;
+}
+
+/* Prints the instructions whose line holds the text, in short or as a whole; *shown: how many. */
+static sgl_status print_instructions(repl *r, const char *what, bool whole, int *shown)
+{
+    size_t i;
+    json_t *instruction;
+    *shown = 0;
+    json_array_foreach(json_object_get(r->report, "instructions"), i, instruction)
+    {
+        char *line = line_of(instruction, true), *shorter = line_of(instruction, false);
+        bool made = line && shorter, holds = made && strstr(line, what);
+        if (holds) printf("%s\n", whole ? line : shorter);
+        *shown += holds;
+        free(line);
+        free(shorter);
+        if (!made) return sgl_fail(r->vm, SGL_OUT_OF_MEMORY, "no memory for a line");
+    }
+    return SGL_OK;
+}
+
+static sgl_status run_list(repl *r, const char *argument)
+{
+    sgl_status status = need_program(r);
+    int shown = 0;
+    if (status == SGL_OK) status = print_instructions(r, argument, false, &shown);
+    if (status == SGL_OK && !shown)
+        return sgl_fail(r->vm, SGL_NOT_FOUND, ":list: no instruction of the program holds '%s'", argument);
+    return status;
+}
+
+/* Feeds, fetches and states whose name holds the text. */
+static int print_ports(const repl *r, const char *what)
+{
+    static const char *const lists[] = { "feeds", "fetches", "states" }, *const nouns[] = { "feed", "fetch", "state" };
+    int shown = 0;
+    for (int k = 0; k < 3; k++) {
+        size_t i;
+        json_t *port;
+        json_array_foreach(json_object_get(r->report, lists[k]), i, port)
+        {
+            if (!strstr(text_of(port, "name"), what)) continue;
+            printf("       %s \"%s\" ", nouns[k], text_of(port, "name"));
+            put_place(stdout, port, " at ");
+            printf("\n");
+            shown++;
+        }
+    }
+    return shown;
+}
 
 static const char *find(const char *from, const char *end, const char *what)
 {
@@ -84,53 +201,6 @@ static const char *find(const char *from, const char *end, const char *what)
     for (; from + length <= end; from++)
         if (memcmp(from, what, length) == 0) return from;
     return end;
-}
-
-/* Takes the next line; false past the last. */
-static bool next_line(const char **at, program_line *line)
-{
-    if (!*at || !**at) return false;
-    line->start = *at;
-    line->end = strchr(*at, '\n');
-    if (!line->end) line->end = line->start + strlen(line->start);
-    *at = *line->end ? line->end + 1 : line->end;
-    char *after;
-    line->number = strtol(line->start, &after, 10);
-    if (after == line->start || strncmp(after, "  ", 2) != 0) line->number = -1;
-    line->origin = find(line->start, line->end, "  ; ");
-    line->name = line->number < 0 ? line->start : after + 2;
-    line->name_end = line->name;
-    while (line->name_end < line->origin) { /* the name ends where the first operand, which has an '@', begins */
-        const char *word_end = line->name_end + 1;
-        while (word_end < line->origin && *word_end != ' ') word_end++;
-        if (memchr(line->name_end, '@', (size_t)(word_end - line->name_end)) || strncmp(line->name_end, " ->", 3) == 0)
-            break;
-        line->name_end = word_end;
-    }
-    line->operands = line->name_end;
-    return true;
-}
-
-static void print_short(const program_line *line)
-{
-    const char *results = find(line->operands, line->origin, " -> ");
-    printf("%5ld  %.*s%.*s%.*s\n", line->number, (int)(line->name_end - line->name), line->name,
-           (int)(line->origin - results), results, (int)(line->end - line->origin), line->origin);
-}
-
-static sgl_status run_list(repl *r, const char *argument)
-{
-    sgl_status status = need_program(r);
-    program_line line;
-    int shown = 0;
-    for (const char *at = r->listing.data; status == SGL_OK && next_line(&at, &line);) {
-        if (line.number < 0 || (*argument && find(line.start, line.end, argument) == line.end)) continue;
-        print_short(&line);
-        shown++;
-    }
-    if (status == SGL_OK && !shown)
-        return sgl_fail(r->vm, SGL_NOT_FOUND, ":list: no instruction of the program holds '%s'", argument);
-    return status;
 }
 
 /* The lines of a text that hold what is looked for, under a title. */
@@ -152,45 +222,46 @@ static int print_matches(const char *title, const char *text, const char *what)
 static sgl_status run_search(repl *r, const char *argument)
 {
     repl_text traced = { 0 };
+    int found = 0, shown = 0;
     sgl_status status = need_program(r);
     if (status == SGL_OK && !*argument) status = sgl_fail(r->vm, SGL_INVALID_ARGUMENT, ":search TEXT: what for?");
     if (status == SGL_OK) status = sgl_graph_print(r->session, r->graph, r->plan, "", "text", append, &traced);
     if (status == SGL_OK) {
-        int found = print_matches("graph, as traced", traced.data, argument);
-        found += print_matches("program", r->listing.data, argument);
-        if (!found)
-            status =
-                sgl_fail(r->vm, SGL_NOT_FOUND, ":search: '%s' is neither in the graph nor in the program", argument);
+        found = print_matches("graph, as traced", traced.data, argument);
+        printf("program\n");
+        found += print_ports(r, argument);
+        status = print_instructions(r, argument, true, &shown);
     }
     free(traced.data);
-    return status;
+    if (status != SGL_OK || found + shown > 0) return status;
+    return sgl_fail(r->vm, SGL_NOT_FOUND, ":search: '%s' is neither in the graph nor in the program", argument);
 }
 
-/* "f32[4,8]@arena+64 f32[8]@state+0" under each other, slots apart. */
-static void print_operands(const char *title, const char *at, const char *end)
+static void print_operands(const char *title, const json_t *operands)
 {
-    while (at < end) {
-        while (at < end && *at == ' ') at++;
-        const char *word_end = at;
-        while (word_end < end && *word_end != ' ') word_end++;
-        const char *slot = find(at, word_end, "@");
-        if (slot < word_end)
-            printf("  %-8s %-24.*s at %.*s\n", title, (int)(slot - at), at, (int)(word_end - slot - 1), slot + 1);
-        at = word_end;
-        title = "";
+    size_t i;
+    json_t *operand;
+    json_array_foreach(operands, i, operand)
+    {
+        printf("  %-8s %-24s at %s+%lld\n", i == 0 ? title : "", text_of(operand, "type"), text_of(operand, "space"),
+               number_of(operand, "offset"));
     }
 }
 
-static void print_node(const program_line *line)
+static void print_node(const repl *r, const json_t *instruction)
 {
-    const char *results = find(line->operands, line->origin, " -> ");
-    const char *work = find(results, line->origin, " work ");
-    const char *at = line->origin < line->end ? line->origin + 4 : line->end;
-    printf("%ld  %.*s\n", line->number, (int)(line->name_end - line->name), line->name);
-    printf("  %-8s %.*s\n", "line", (int)(line->end - at), at);
-    print_operands("reads", line->operands, results);
-    if (results < work) print_operands("writes", results + 4, work);
-    if (work < line->origin) printf("  %-8s %.*s\n", "work", (int)(line->origin - work - 6), work + 6);
+    const json_t *work = json_object_get(instruction, "work"), *kernel = json_object_get(instruction, "kernel");
+    printf("%lld  ", number_of(instruction, "number"));
+    put_name(stdout, instruction);
+    put_origin(stdout, "\n  line     ", instruction);
+    printf("\n");
+    print_operands("reads", json_object_get(instruction, "arguments"));
+    print_operands("writes", json_object_get(instruction, "results"));
+    if (json_is_object(work))
+        printf("  %-8s %lld bytes at arena+%lld\n", "work", number_of(work, "bytes"), number_of(work, "offset"));
+    if (json_is_integer(kernel))
+        printf("%s\n", json_string_value(
+                           json_array_get(json_object_get(r->report, "kernels"), (size_t)json_integer_value(kernel))));
 }
 
 static sgl_status run_node(repl *r, const char *argument)
@@ -200,14 +271,16 @@ static sgl_status run_node(repl *r, const char *argument)
     if (end == argument || *end)
         return sgl_fail(r->vm, SGL_INVALID_ARGUMENT, ":node N: '%s' is no number; :list shows them", argument);
     sgl_status status = need_program(r);
-    program_line line;
-    for (const char *at = r->listing.data; status == SGL_OK && next_line(&at, &line);) {
-        if (line.number != number) continue;
-        print_node(&line);
+    if (status != SGL_OK) return status;
+    size_t i;
+    json_t *instruction;
+    json_array_foreach(json_object_get(r->report, "instructions"), i, instruction)
+    {
+        if (number_of(instruction, "number") != number) continue;
+        print_node(r, instruction);
         return SGL_OK;
     }
-    return status == SGL_OK ? sgl_fail(r->vm, SGL_NOT_FOUND, ":node: the program has no instruction %ld", number)
-                            : status;
+    return sgl_fail(r->vm, SGL_NOT_FOUND, ":node: the program has no instruction %ld", number);
 }
 
 /* ---- the other commands ------------------------------------------------------------------------------------------------ */
@@ -431,7 +504,7 @@ int command_repl(int argc, char **argv)
     if (!r.vm) return COMMAND_FAILED;
     code = run(&r, &settings);
     sgl_close(r.vm);
-    free(r.listing.data);
+    json_decref(r.report);
     free(r.typed.data);
     return code;
 }

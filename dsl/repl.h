@@ -5,6 +5,8 @@
 #ifndef SGLDSL_REPL_H
 #define SGLDSL_REPL_H
 
+#include <jansson.h>
+
 #include "dsl/console.h"
 
 typedef struct repl_text {
@@ -20,7 +22,7 @@ typedef struct repl {
     sgl_session *session;
     sgl_graph *graph;     /* the one that is looked at */
     sgl_program *program; /* of it, NULL: not frozen yet */
-    repl_text listing;    /* the program's report */
+    json_t *report;       /* its report, as sgl.h describes it */
     repl_text typed;      /* lines of a statement that is not whole yet */
     bool left;
 } repl;

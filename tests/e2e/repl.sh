@@ -29,9 +29,12 @@ sgl.iota({ 100, 100 })
 print("printed")
 "text", 3, nil
 x:softmax():sum(-1)
+(x - 5):log():sum(), 0 / 0
 LUA
 says out '2' 'f32[2,3]' '{ 0, 1, 2 }' '{ 0.5, 10.5, 20.5 }' 'f32[] 10' 'f32[3,2]' '{ 0, 0 }' 'nil' '{ 0, 2, 4 }' 'true' '...' \
-    'printed' 'text' 'f32[2] { 1, 1 }'
+    'printed' 'text' 'f32[2] { 1, 1 }' 'f32[] nan'
+says_not out '-nan'
+grep -qx nan out || fail "0 / 0 is nan"
 says err 'undefined_name' 'matmul' '[2,3] x [2,3]'
 [ "$(grep -c . err)" -le 6 ] || fail "more errors than the two"
 
@@ -112,7 +115,7 @@ type_keys() {
     until_true prompts 4
     type_keys 'x = sgl.iota({ 3 }, 0, "f32")\n' ''
     until_true prompts 5
-    type_keys 'x:soft\t():sum():cast("f64")\n' 'f64[] 1'
+    type_keys 'x:softm\t():sum():cast("f64")\n' 'f64[] 1'
     until_true prompts 6
     type_keys 'this is given up' 'given up'
     printf '\003'
