@@ -76,7 +76,7 @@ local function transpose(x, labels, wanted)
 end
 
 --- A label that stands twice: the two dimensions side by side, as one, of which every (n + 1)-th element is taken.
-local function take_diagonal(equation, x, labels, extents)
+local function take_diagonal(equation, x, labels)
   for first, label in ipairs(labels) do
     local rest, order = {}, { first - 1 }
     for i, other in ipairs(labels) do
@@ -98,7 +98,7 @@ local function take_diagonal(equation, x, labels, extents)
       end
       x = emit("reshape", { emit("transpose", { x }, { order = order }) }, { dims = shape })
       x = emit("slice", { x }, { axis = 0, start = 0, stop = n * n, step = n + 1 })
-      return take_diagonal(equation, x, left, extents)
+      return take_diagonal(equation, x, left)
     end
   end
   return x, labels
@@ -109,9 +109,8 @@ local function agree(equation, x, labels, extents, number)
   local dims, left, shape = core.dims(x), {}, {}
   for i, label in ipairs(labels) do
     local known = extents[label]
-    if label:sub(1, 2) == ".." and dims[i] == 1 and known ~= 1 then
-      known = nil -- dropped
-    else
+    local dropped = label:sub(1, 2) == ".." and dims[i] == 1 and known ~= 1
+    if not dropped then
       if known ~= dims[i] then
         refuse(equation, "label %s is %d, and %d in argument %d, %s", label, known, dims[i], number, shape_text(x))
       end
@@ -209,48 +208,54 @@ local function check_result(equation, result, extents)
   end
 end
 
+--- A list in which "..." is spelled out for as many dimensions as any term has there.
+local function spell_result(labels, dots)
+  local spelled = {}
+  for _, label in ipairs(labels) do
+    if label ~= "..." then spelled[#spelled + 1] = label end
+    for i = label == "..." and dots or 0, 1, -1 do spelled[#spelled + 1] = ".." .. i end
+  end
+  return spelled
+end
+
+--- Labels of each tensor, extents by label, and the most dimensions that a "..." stands for.
+local function read_tensors(equation, terms, tensors)
+  local labels, extents, dots = {}, {}, 0
+  for i, x in ipairs(tensors) do
+    if not core.is_tensor(x) then refuse(equation, "argument %d is no tensor", i) end
+    local hidden
+    labels[i], hidden = spell_out(equation, terms[i], x, i)
+    dots = math.max(dots, hidden)
+    for at, label in ipairs(labels[i]) do
+      local known = extents[label]
+      if not known or (known == 1 and label:sub(1, 2) == "..") then extents[label] = core.dims(x)[at] end
+    end
+  end
+  return labels, extents, dots
+end
+
 --- The sum of products that the equation describes.
 ---@param equation string as NumPy's: "ij,jk->ik", "...i,i", "ii->i"
 ---@param ... sgl.tensor one for each term
 ---@return sgl.tensor
 local function einsum(equation, ...)
-  local tensors, most_hidden, extents = { ... }, 0, {}
-  local terms, result = read_equation(equation)
+  local tensors = { ... }
+  local terms, wanted = read_equation(equation)
   if #terms ~= #tensors then refuse(equation, "%d terms and %d tensors", #terms, #tensors) end
-  local labels = {}
-  for i, x in ipairs(tensors) do
-    if not core.is_tensor(x) then refuse(equation, "argument %d is no tensor", i) end
-    local hidden
-    labels[i], hidden = spell_out(equation, terms[i], x, i)
-    most_hidden = math.max(most_hidden, hidden)
-    for at, label in ipairs(labels[i]) do
-      local extent = core.dims(x)[at]
-      if not extents[label] or (extents[label] == 1 and label:sub(1, 2) == "..") then extents[label] = extent end
-    end
-  end
-  if not result then
-    result = implied(terms, most_hidden)
-  else
-    local spelled = {}
-    for _, label in ipairs(result) do
-      if label ~= "..." then spelled[#spelled + 1] = label end
-      for i = label == "..." and most_hidden or 0, 1, -1 do spelled[#spelled + 1] = ".." .. i end
-    end
-    result = spelled
-  end
+  local labels, extents, dots = read_tensors(equation, terms, tensors)
+  local result = wanted and spell_result(wanted, dots) or implied(terms, dots)
   check_result(equation, result, extents)
   for i, x in ipairs(tensors) do
-    x, labels[i] = take_diagonal(equation, x, labels[i], extents)
+    x, labels[i] = take_diagonal(equation, x, labels[i])
     tensors[i], labels[i] = agree(equation, x, labels[i], extents, i)
   end
   local made, of_made
   for i, x in ipairs(tensors) do
-    local others = i == 1 and {} or of_made
     local kept = still_needed(result, labels, i)
-    local mine = still_needed(others, {}, 0)
-    for label in pairs(kept) do mine[label] = true end
+    local shared = still_needed(of_made or {}, {}, 0)
+    for label in pairs(kept) do shared[label] = true end
     local left
-    x, left = sum_out(x, labels[i], mine)
+    x, left = sum_out(x, labels[i], shared)
     if i == 1 then
       made, of_made = x, left
     else

@@ -156,7 +156,11 @@ static const type_case shapes[] = {
     { "add_along", "i64[2,7] f32[2,7]", "axis=1, extent=-4", "the extent is -4" },
     { "add_along", "i64[2,7] f32[2,6]", "axis=1, extent=4",
       "argument 0 is [2,7], argument 1 is [2,6]: the shapes must be the same" },
+    { "top_k", "u8[5000000000]", "k=4294967297", "u8[4294967297]; i64[4294967297]" },
+    { "argmax", "u8[2,5000000000]", "axis=1", "i64[2]" },
+    { "add_along", "i32[2,3] u8[2,3]", "axis=1, extent=5000000000", "u8[2,5000000000]" },
     /* windows */
+    { "windows", "u8[1,5000000000,1]", WINDOW1(2, 1, 1, 0, 0), "u8[1,4999999999,2,1]" },
     { "windows", "f32[2,7,3]", WINDOW1(3, 2, 1, 1, 1), "f32[2,4,3,3]" },
     { "windows", "bool[2,7,3]", WINDOW1(3, 1, 3, 0, 0), "bool[2,1,3,3]" },
     { "windows", "f32[2,7,3]", WINDOW1(3, 1, 1, -2, -1), "f32[2,2,3,3]" },

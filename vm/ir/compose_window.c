@@ -47,10 +47,13 @@ static sglir_id emit_windows(sglir_graph *g, sglir_op op, sglir_id x, const geom
 
 /* ---- groups --------------------------------------------------------------------------------------------------- */
 
+/* What does not fit 64 bits stands in a tensor of no elements only, where 0 is as right. */
 static int64_t product(const int64_t *dims, int count)
 {
     int64_t total = 1;
-    for (int i = 0; i < count; i++) total *= dims[i];
+    for (int i = 0; i < count; i++) {
+        if (__builtin_mul_overflow(total, dims[i], &total)) return 0;
+    }
     return total;
 }
 

@@ -52,11 +52,11 @@ static sglir_id exclusive_product(const sglpass_vjp *v, sglir_id x, int axis, bo
 }
 
 /* The product of the others is that of those before times that of those after: no division, so zeros are no matter. The
- * reduced axes are made one, the last. */
+ * reduced axes are made one, the last; where its extent does not fit 64 bits, x has no elements, and 0 is as right. */
 void sglpass_vjp_reduce_prod(const sglpass_vjp *v)
 {
     const sglir_type type = *sglir_type_of(v->g, sglpass_vjp_arg(v, 0));
-    int count, rank = 0;
+    int count, at = 0;
     const int64_t *axes = sglir_attr_ints(v->g, sglir_node_at(v->g, v->node), "axes", &count);
     bool reduced[SGL_MAX_RANK] = { false };
     for (int i = 0; i < count; i++) reduced[axes[i]] = true;
@@ -64,18 +64,17 @@ void sglpass_vjp_reduce_prod(const sglpass_vjp *v)
         v->into[0] = v->dys[0];
         return;
     }
-    int64_t order[SGL_MAX_RANK], inverse[SGL_MAX_RANK], turned[SGL_MAX_RANK], dims[SGL_MAX_RANK], total = 1;
-    int at = 0;
+    int64_t order[SGL_MAX_RANK], inverse[SGL_MAX_RANK], turned[SGL_MAX_RANK] = { 0 }, dims[SGL_MAX_RANK], total = 1;
     for (int pass = 0; pass < 2; pass++) {
         for (int d = 0; d < type.rank; d++) {
             if (reduced[d] != (pass == 1)) continue;
             turned[at] = type.dims[d];
             inverse[d] = at;
             order[at++] = d;
-            if (pass == 1) total *= type.dims[d];
+            if (pass == 1 && __builtin_mul_overflow(total, type.dims[d], &total)) total = 0;
         }
     }
-    rank = type.rank - count;
+    int rank = type.rank - count;
     memcpy(dims, turned, sizeof dims);
     dims[rank] = total;
     sglir_id x = sglir_reshape(v->g, sglir_transpose(v->g, sglpass_vjp_arg(v, 0), order), rank + 1, dims);
