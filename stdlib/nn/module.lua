@@ -148,8 +148,8 @@ local function check_child(kind, key, child)
   local length = #child
   for inner in pairs(child) do
     if math.type(inner) ~= "integer" or inner < 1 or inner > length then
-      core.error(("module '%s': child '%s' has the key '%s'; it must be a list, nn.module names children"):format(kind, key,
-        tostring(inner)))
+      local what = "module '%s': child '%s' has the key '%s'; it must be a list, nn.module names children"
+      core.error(what:format(kind, key, tostring(inner)))
     end
   end
   for i, inner in ipairs(child) do check_child(kind, key .. "." .. (i - 1), inner) end

@@ -113,7 +113,8 @@ function Optimizer:minimize(loss, what)
   local lr = self.lr(step, context.steps)
   if type(lr) == "number" then lr = core.constant(lr, "f64") end
   if not core.is_tensor(lr) or core.rank(lr) ~= 0 then
-    core.error(("%s: the schedule must give a number or a tensor of rank 0, it gave %s"):format(self.kind, tostring(lr)))
+    local what = "%s: the schedule must give a number or a tensor of rank 0, it gave %s"
+    core.error(what:format(self.kind, tostring(lr)))
   end
   local function state(slot)
     local parts = {}

@@ -13,8 +13,8 @@ local schedule = {}
 
 local known = { peak = "rate", final = "rate?", warmup = "count?", steps = "size?" }
 
--- The options of a schedule: peak, final, warmup. A warm-up need not fit into the job's steps, which a short trial cuts,
--- but into the schedule's own.
+-- The options of a schedule: peak, final, warmup. A warm-up need not fit into the job's steps, which a short trial
+-- cuts, but into the schedule's own.
 local function read(where, options, final, fields)
   check.options(where, options, fields or known)
   local warmup, decay = options.warmup or 0, fields and options.decay or 0

@@ -1,8 +1,8 @@
 -- annotations.lua -- holds the LuaCATS annotations of the library against its functions. In: the folder stdlib. The
--- library is loaded with a core that does nothing, so that its functions can be asked for their parameters. A function is
--- public where a module returns it, or has it in a table that it returns, or its objects have it as a method. Above it must
--- stand `---@param NAME` for each parameter, in order; ops have instead a line `---@field NAME fun(PARAMETERS)` in
--- tensor.lua.
+-- library is loaded with a core that does nothing, so that its functions can be asked for their parameters. A function
+-- is public where a module returns it, or has it in a table that it returns, or its objects have it as a method. Above
+-- it must stand `---@param NAME` for each parameter, in order; ops have instead a line
+-- `---@field NAME fun(PARAMETERS)` in tensor.lua.
 -- Out: status 0 and a count, or the functions that fail and status 1.
 
 local root = arg[1]
@@ -96,10 +96,16 @@ local function check(name, fn)
   local lines = source(info.source:sub(2))
   local real = parameters(fn, info)
   local of_tensor = (require "sgl.ops")[name] == fn
-  local written = of_tensor and field(source(root .. "/tensor.lua"), name) or not of_tensor and annotated(lines, info.linedefined) or (real ~= "" and "nothing" or "")
+  local written
+  if of_tensor then
+    written = field(source(root .. "/tensor.lua"), name)
+  else
+    written = annotated(lines, info.linedefined)
+  end
+  written = written or (real ~= "" and "nothing" or "")
   if written ~= real then
-    wrong[#wrong + 1] = ("%s:%d: %s(%s) is annotated with (%s)"):format(info.source:sub(2), info.linedefined, name, real,
-      written)
+    local what = "%s:%d: %s(%s) is annotated with (%s)"
+    wrong[#wrong + 1] = what:format(info.source:sub(2), info.linedefined, name, real, written)
   end
 end
 
