@@ -69,7 +69,8 @@ function job.new(given)
   end
   for _, name in ipairs(numbers) do
     if self[name] ~= nil then
-      self[name] = math.type(self[name]) == "float" and math.tointeger(self[name]) or self[name] -- 1e4 is a number of steps
+      local whole = math.type(self[name]) == "float" and math.tointeger(self[name]) -- 1e4 is a number of steps
+      self[name] = whole or self[name]
       check.value("job", name, name == "context" and "size" or "count", self[name])
     end
   end
