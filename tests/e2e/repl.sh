@@ -91,6 +91,10 @@ printf ':list attention\n:node %s\n:search blocks.1.attn.wq\n:node 99999\n:searc
     "$SGL" repl "$LLAMA" $TINY >out 2>err || fail ":node"
 says out "$number  attention" 'line ' 'llama.lua:' 'reads ' 'writes ' 'f32[4,' ' at arena+' 'graph, as traced' 'program' \
     'state "blocks.1.attn.wq"'
+printf ":node %s\n" "$(sed -n "s/^ *\([0-9]*\)  fused kernel .*/\1/p" all | head -n 1)" >line
+# shellcheck disable=SC2086
+"$SGL" repl "$LLAMA" $TINY <line >kernel 2>&1 || fail ":node of a fused kernel"
+[ "$(grep -vc -e "^  line" -e " at " kernel)" -ge 3 ] || fail "the kernel is not described"
 says err 'no instruction 99999' "'zzz'" "'x' is no number"
 refused 1 'nowhere.lua' -- repl nowhere.lua
 
