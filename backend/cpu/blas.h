@@ -41,4 +41,17 @@ void sglcpu_product_run(const sglcpu_launch *launch, const sglcpu_product *p, co
 /* The whole on this thread, by BLAS whatever the route: c = alpha a b + beta c. */
 void sglcpu_product_blas(const sglcpu_product *p, double alpha, const void *a, const void *b, double beta, void *c);
 
+/* Products of narrow floats (narrow_product.c), their result of the same dtype or of f32. */
+typedef struct sglcpu_narrow_product {
+    sglcpu_product whole; /* real 0; routes and panels as cut */
+    sgl_dtype dtype, result;
+    int64_t k_block, a_bytes, b_bytes, scratch_bytes; /* of a worker */
+} sglcpu_narrow_product;
+
+/* Fills in the rest of `whole` and what follows dtype and result. */
+void sglcpu_narrow_cut(sglcpu_narrow_product *n);
+/* Task number 0 .. whole.tasks - 1; first: elements from the start of each array. */
+void sglcpu_narrow_task(const sglcpu_narrow_product *n, const sglcpu_isa *isa, const void *a, int64_t a_first,
+                        const void *b, int64_t b_first, void *c, int64_t c_first, char *scratch, int64_t task);
+
 #endif

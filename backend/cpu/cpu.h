@@ -62,21 +62,39 @@ static inline int64_t sglcpu_elements(const sglexec_operand *operand)
     for (int d = 0; d < operand->rank; d++) count *= operand->dims[d];
     return count;
 }
+/* Of an element where it is stored (i4: none, two share a byte), and while it is held. */
 static inline int64_t sglcpu_size(sgl_dtype dtype) { return sglcore_dtype_bits(dtype) / 8; }
+static inline int64_t sglcpu_held_size(sgl_dtype dtype) { return sglcpu_size(sglcpu_held(dtype)); }
+static inline int64_t sglcpu_bytes(const sglexec_operand *operand)
+{
+    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, sglcpu_elements(operand));
+}
 static inline int64_t sglcpu_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sglcpu_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t sglcpu_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t sglcpu_round_up(int64_t a, int64_t unit) { return sglcpu_ceil_div(a, unit) * unit; }
 /* 0 for f32, 1 for f64: the index into sglcpu_isa.floats; -1 for the rest. */
 static inline int sglcpu_float_index(sgl_dtype dtype) { return dtype == SGL_F32 ? 0 : dtype == SGL_F64 ? 1 : -1; }
+/* The same of the dtype in which elements are held: narrow floats are computed as f32. */
+static inline int sglcpu_held_index(sgl_dtype dtype) { return sglcpu_float_index(sglcpu_held(dtype)); }
 
 /* Copies of one element; size 1, 2, 4 or 8 (number.c). */
 void sglcpu_spread(void *out, const void *element, int64_t size, int64_t count);
-/* `value` as a number of the dtype. */
+/* `value` as a number of the dtype, held; and stored (i4: in the low half of a byte). */
 void sglcpu_put_number(void *out, sgl_dtype dtype, double value);
+void sglcpu_put_stored(void *out, sgl_dtype dtype, double value);
+/* Elements first .. first + count - 1 of a stored array to held ones, and back. `whole`: elements of the stored array. Of i4
+ * no two threads may store to one byte. */
+void sglcpu_load_run(const sglcpu_isa *isa, sgl_dtype dtype, void *held, const void *stored, int64_t first,
+                     int64_t count);
+void sglcpu_store_run(const sglcpu_isa *isa, sgl_dtype dtype, void *stored, int64_t first, const void *held,
+                      int64_t count, int64_t whole);
+/* Elements of 4 bits from array to array. */
+void sglcpu_move_nibbles(void *to, int64_t to_first, const void *from, int64_t from_first, int64_t count,
+                         int64_t to_whole);
 /* Element i of an array of any integer dtype. */
 int64_t sglcpu_read_index(const char *indices, sgl_dtype dtype, int64_t i);
-/* first, first + stride, ... */
+/* first, first + stride, ..., held; of narrow floats not yet settled */
 void sglcpu_put_counter(void *out, sgl_dtype dtype, int64_t first, int64_t stride, int64_t count);
 
 /* A worker's scratch must hold `bytes`. */
@@ -111,6 +129,13 @@ sgl_status sglcpu_prepare_rope(sglcpu_prepare *p, const sglexec_instruction *i, 
 sgl_status sglcpu_prepare_attention(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
 sgl_status sglcpu_prepare_attention_grad(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
 sgl_status sglcpu_prepare_loss(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command); /* loss.c */
+/* recurrence, cumulative_sum, argmax, argmin, take_along, add_along; reduce_prod */
+sgl_status sglcpu_prepare_along(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command); /* along.c */
+sgl_status sglcpu_prepare_prod(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
+sgl_status sglcpu_prepare_sort(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command); /* sort.c */
+sgl_status sglcpu_prepare_windows(sglcpu_prepare *p, const sglexec_instruction *i,
+                                  sglcpu_command *command); /* windows.c */
+sgl_status sglcpu_prepare_conv(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command); /* conv.c */
 
 /* Flops per second of a large f32 product, measured when first asked. */
 sgl_status sglcpu_peak_flops(sglexec_device *device, double *flops_per_s); /* peak.c */
@@ -123,5 +148,8 @@ int64_t sglcpu_fused_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcpu_single_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcpu_dot_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcpu_loss_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcpu_sort_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcpu_conv_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcpu_scatter_workspace(const sglir_graph *g, const sglir_node *node);
 
 #endif

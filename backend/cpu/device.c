@@ -115,7 +115,11 @@ static bool cpu_native(sglir_op op)
     case SGLIR_OP_ATTENTION:
     case SGLIR_OP_ATTENTION_GRAD:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
-    case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return true;
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD:
+    case SGLIR_OP_TOP_K:
+    case SGLIR_OP_CONV:
+    case SGLIR_OP_CONV_INPUT_GRAD:
+    case SGLIR_OP_CONV_WEIGHT_GRAD: return true;
     default: return false;
     }
 }
@@ -126,6 +130,12 @@ static int64_t cpu_workspace(const sglir_graph *g, sglir_id id)
     switch (node->op) {
     case SGLIR_OP_FUSED: return sglcpu_fused_workspace(g, node);
     case SGLIR_OP_DOT: return sglcpu_dot_workspace(g, node);
+    case SGLIR_OP_SCATTER_ADD: return sglcpu_scatter_workspace(g, node);
+    case SGLIR_OP_SORT:
+    case SGLIR_OP_TOP_K: return sglcpu_sort_workspace(g, node);
+    case SGLIR_OP_CONV:
+    case SGLIR_OP_CONV_INPUT_GRAD:
+    case SGLIR_OP_CONV_WEIGHT_GRAD: return sglcpu_conv_workspace(g, node);
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return sglcpu_loss_workspace(g, node);
     default: return sglcpu_single_workspace(g, node);
@@ -152,6 +162,20 @@ static sglcpu_prepare_fn family_of(sglir_op op)
     case SGLIR_OP_ATTENTION_GRAD: return sglcpu_prepare_attention_grad;
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return sglcpu_prepare_loss;
+    case SGLIR_OP_RECURRENCE:
+    case SGLIR_OP_CUMULATIVE_SUM:
+    case SGLIR_OP_ARGMAX:
+    case SGLIR_OP_ARGMIN:
+    case SGLIR_OP_TAKE_ALONG:
+    case SGLIR_OP_ADD_ALONG: return sglcpu_prepare_along;
+    case SGLIR_OP_REDUCE_PROD: return sglcpu_prepare_prod;
+    case SGLIR_OP_SORT:
+    case SGLIR_OP_TOP_K: return sglcpu_prepare_sort;
+    case SGLIR_OP_WINDOWS:
+    case SGLIR_OP_WINDOWS_ADD: return sglcpu_prepare_windows;
+    case SGLIR_OP_CONV:
+    case SGLIR_OP_CONV_INPUT_GRAD:
+    case SGLIR_OP_CONV_WEIGHT_GRAD: return sglcpu_prepare_conv;
     default: break;
     }
     uint32_t flags = sglir_ops[op].flags;

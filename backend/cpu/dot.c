@@ -145,6 +145,7 @@ typedef struct dot {
     argument a, b;
     const sglexec_operand *result;
     sglcpu_product product;
+    sglcpu_narrow_product *narrow; /* of narrow floats, else NULL */
     int64_t batch, items_per_task, tasks;
 } dot;
 
@@ -163,6 +164,20 @@ typedef struct job {
     const sglcpu_launch *launch;
     const dot *plan;
 } job;
+
+static void narrow_task(void *context, int64_t task, int worker)
+{
+    const job *j = context;
+    const dot *d = j->plan;
+    const sglcpu_product *p = &d->product;
+    int64_t first = task / p->tasks * d->items_per_task, last = sglcpu_min(first + d->items_per_task, d->batch);
+    const char *a = sglcpu_at(j->launch, &d->a.place), *b = sglcpu_at(j->launch, &d->b.place);
+    for (int64_t item = first; item < last; item++) {
+        sglcpu_narrow_task(d->narrow, j->launch->isa, a, batch_offset(&d->a.batch, item), b,
+                           batch_offset(&d->b.batch, item), sglcpu_at(j->launch, d->result), item * p->m * p->n,
+                           sglcpu_scratch(j->launch, worker), task % p->tasks);
+    }
+}
 
 static void dot_task(void *context, int64_t task, int worker)
 {
@@ -187,7 +202,7 @@ static void run_dot(const sglcpu_launch *launch, const void *plan)
     job j = { .launch = launch, .plan = d };
     if (d->a.copy.run != NULL) d->a.copy.run(launch, d->a.copy.plan);
     if (d->b.copy.run != NULL) d->b.copy.run(launch, d->b.copy.plan);
-    sglcpu_parallel(launch->pool, d->tasks, dot_task, &j);
+    sglcpu_parallel(launch->pool, d->tasks, d->narrow != NULL ? narrow_task : dot_task, &j);
 }
 
 /* As it lies, or copied to work_at in the arena as [batch..., free..., contract...]. */
@@ -229,6 +244,21 @@ static void cut_batch(dot *d)
     d->tasks = sglcpu_ceil_div(d->batch, d->items_per_task) * d->product.tasks;
 }
 
+static sgl_status cut_product(sglcpu_prepare *p, dot *d, sgl_dtype dtype)
+{
+    if (!sglcpu_is_narrow(dtype)) {
+        sglcpu_product_cut(&d->product, false);
+        return SGL_OK;
+    }
+    d->narrow = sglcpu_plan_alloc(p, 1, sizeof *d->narrow);
+    if (d->narrow == NULL) return SGL_OUT_OF_MEMORY;
+    *d->narrow = (sglcpu_narrow_product){ .whole = d->product, .dtype = dtype, .result = (sgl_dtype)d->result->dtype };
+    sglcpu_narrow_cut(d->narrow);
+    d->product = d->narrow->whole;
+    sglcpu_need_scratch(p, d->narrow->scratch_bytes);
+    return SGL_OK;
+}
+
 sgl_status sglcpu_prepare_dot(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command)
 {
     static const char *const names[] = { "batch_a", "batch_b", "contract_a", "contract_b" };
@@ -236,8 +266,8 @@ sgl_status sglcpu_prepare_dot(sglcpu_prepare *p, const sglexec_instruction *i, s
     int counts[4];
     for (int n = 0; n < 4; n++) lists[n] = sglexec_attr_ints(p->program, i, names[n], &counts[n]);
     const sglexec_operand *a = sglcpu_operand(p->program, i, 0), *b = a + 1;
-    if (sglcpu_float_index((sgl_dtype)a->dtype) < 0) {
-        return sglcore_fail(p->env, SGL_UNSUPPORTED, "cpu: dot in %s; the CPU multiplies matrices of f32 and f64",
+    if (sglcpu_held_index((sgl_dtype)a->dtype) < 0) {
+        return sglcore_fail(p->env, SGL_UNSUPPORTED, "cpu: dot in %s; the CPU multiplies matrices of floats",
                             sgl_dtype_name((sgl_dtype)a->dtype));
     }
     shape s = shape_of(a->rank, a->dims, b->rank, b->dims, lists, counts);
@@ -247,7 +277,7 @@ sgl_status sglcpu_prepare_dot(sglcpu_prepare *p, const sglexec_instruction *i, s
     sglcpu_product *product = &d->product;
     d->result = b + 1;
     d->batch = product_of(&s.a.batch);
-    product->real = (uint8_t)sglcpu_float_index((sgl_dtype)a->dtype);
+    product->real = (uint8_t)sglcpu_held_index((sgl_dtype)a->dtype);
     product->m = product_of(&s.a.free);
     product->n = product_of(&s.b.free);
     product->k = product_of(&s.a.contract);
@@ -261,7 +291,7 @@ sgl_status sglcpu_prepare_dot(sglcpu_prepare *p, const sglexec_instruction *i, s
     if (!sglcpu_product_fits(product)) {
         return sglcore_fail(p->env, SGL_UNSUPPORTED, "cpu: a matrix of a dot has more than 2^31 rows or columns");
     }
-    sglcpu_product_cut(product, false);
+    SGLCORE_TRY(cut_product(p, d, (sgl_dtype)a->dtype));
     cut_batch(d);
     *command = (sglcpu_command){ .run = run_dot, .plan = d };
     return SGL_OK;

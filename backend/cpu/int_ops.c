@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/cpu/isa.h"
+#include "backend/cpu/narrow.h"
 
 #define SIGNATURE void *out_, const void *a_, const void *b_, const void *c_, int64_t count
 #define UNUSED(x) (void)(x)
@@ -40,6 +41,10 @@ static int64_t floor_remainder(int64_t x, int64_t y)
 static uint64_t magnitude_of(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
 
 static int sign_of(int64_t x) { return (x > 0) - (x < 0); }
+
+/* By an amount that is none of the bits' numbers nothing is left, but the sign. */
+static uint64_t shifted_left(int64_t x, int64_t by, int bits) { return by < 0 || by >= bits ? 0 : (uint64_t)x << by; }
+static int64_t shifted_right(int64_t x, int64_t by, int bits) { return by < 0 || by >= bits ? -(x < 0) : x >> by; }
 
 #define ONE(name, T, EXPRESSION)                                                                                       \
     static void name(SIGNATURE)                                                                                        \
@@ -87,6 +92,12 @@ static int sign_of(int64_t x) { return (x > 0) - (x < 0); }
     TWO(not_equal_##suffix, uint8_t, T, x != y)                                                                        \
     TWO(less_##suffix, uint8_t, T, x < y)                                                                              \
     TWO(less_equal_##suffix, uint8_t, T, x <= y)                                                                       \
+    ONE(bit_not_##suffix, T, ~x)                                                                                       \
+    TWO(bit_and_##suffix, T, T, x &y)                                                                                  \
+    TWO(bit_or_##suffix, T, T, x | y)                                                                                  \
+    TWO(bit_xor_##suffix, T, T, x ^ y)                                                                                 \
+    TWO(shift_left_##suffix, T, T, shifted_left((int64_t)x, (int64_t)y, 8 * (int)sizeof(T)))                           \
+    TWO(shift_right_##suffix, T, T, shifted_right((int64_t)x, (int64_t)y, 8 * (int)sizeof(T)))                         \
     SELECT(select_##suffix, T)                                                                                         \
     static const sglcpu_map_fn maps_##suffix[SGLIR_OP_COUNT] = {                                                       \
         [SGLIR_OP_NEG] = neg_##suffix,                                                                                 \
@@ -104,6 +115,12 @@ static int sign_of(int64_t x) { return (x > 0) - (x < 0); }
         [SGLIR_OP_NOT_EQUAL] = not_equal_##suffix,                                                                     \
         [SGLIR_OP_LESS] = less_##suffix,                                                                               \
         [SGLIR_OP_LESS_EQUAL] = less_equal_##suffix,                                                                   \
+        [SGLIR_OP_BIT_NOT] = bit_not_##suffix,                                                                         \
+        [SGLIR_OP_BIT_AND] = bit_and_##suffix,                                                                         \
+        [SGLIR_OP_BIT_OR] = bit_or_##suffix,                                                                           \
+        [SGLIR_OP_BIT_XOR] = bit_xor_##suffix,                                                                         \
+        [SGLIR_OP_SHIFT_LEFT] = shift_left_##suffix,                                                                   \
+        [SGLIR_OP_SHIFT_RIGHT] = shift_right_##suffix,                                                                 \
         [SGLIR_OP_SELECT] = select_##suffix,                                                                           \
     };
 INTS(INT_LOOPS)
@@ -112,24 +129,18 @@ ONE(not_bool, uint8_t, !x)
 TWO(and_bool, uint8_t, uint8_t, x &&y)
 TWO(or_bool, uint8_t, uint8_t, x || y)
 static const sglcpu_map_fn maps_bool[SGLIR_OP_COUNT] = {
-    [SGLIR_OP_NOT] = not_bool,
-    [SGLIR_OP_AND] = and_bool,
-    [SGLIR_OP_OR] = or_bool,
-    [SGLIR_OP_MUL] = and_bool,
-    [SGLIR_OP_ADD] = or_bool,
-    [SGLIR_OP_MAXIMUM] = or_bool,
-    [SGLIR_OP_MINIMUM] = and_bool,
-    [SGLIR_OP_EQUAL] = equal_u8,
-    [SGLIR_OP_NOT_EQUAL] = not_equal_u8,
-    [SGLIR_OP_LESS] = less_u8,
-    [SGLIR_OP_LESS_EQUAL] = less_equal_u8,
+    [SGLIR_OP_NOT] = not_bool,           [SGLIR_OP_AND] = and_bool,     [SGLIR_OP_OR] = or_bool,
+    [SGLIR_OP_BIT_NOT] = not_bool,       [SGLIR_OP_BIT_AND] = and_bool, [SGLIR_OP_BIT_OR] = or_bool,
+    [SGLIR_OP_BIT_XOR] = not_equal_u8,   [SGLIR_OP_MUL] = and_bool,     [SGLIR_OP_ADD] = or_bool,
+    [SGLIR_OP_MAXIMUM] = or_bool,        [SGLIR_OP_MINIMUM] = and_bool, [SGLIR_OP_EQUAL] = equal_u8,
+    [SGLIR_OP_NOT_EQUAL] = not_equal_u8, [SGLIR_OP_LESS] = less_u8,     [SGLIR_OP_LESS_EQUAL] = less_equal_u8,
     [SGLIR_OP_SELECT] = select_u8,
 };
 
 sglcpu_map_fn sglcpu_int_map(sglir_op op, sgl_dtype dtype, int numbers)
 {
     if (numbers != 0) return NULL;
-    switch (dtype) {
+    switch (sglcpu_held(dtype)) {
 #define CASE(suffix, T, dtype, least, largest)                                                                         \
     case dtype: return maps_##suffix[op];
         INTS(CASE)
@@ -155,6 +166,14 @@ sglcpu_map_fn sglcpu_int_map(sglir_op op, sgl_dtype dtype, int numbers)
 #define CLAMPED(T, least, largest)                                                                                     \
     x != x ? 0 : x <= (least) ? (T)(least) : (double)x < (double)(largest) ? (T)x : (T)(largest)
 
+/* To 53 digits so that a later rounding to fewer goes as from x itself: the last one says whether any was lost. */
+static int64_t sticky_of(int64_t x)
+{
+    if (x > -(INT64_C(1) << 53) && x < INT64_C(1) << 53) return x;
+    int64_t lost = x & 0x7ff;
+    return (x - lost) | (lost != 0 ? 0x800 : 0);
+}
+
 #define CASTS_OF_INT(suffix, T, dtype, least, largest)                                                                 \
     CAST(cast_f64_##suffix, double, T, CLAMPED(T, least, largest))                                                     \
     CAST(cast_f32_##suffix, float, T, CLAMPED(T, least, largest))                                                      \
@@ -166,6 +185,7 @@ sglcpu_map_fn sglcpu_int_map(sglir_op op, sgl_dtype dtype, int numbers)
     CAST(cast_u16_##suffix, uint16_t, T, x)                                                                            \
     CAST(cast_u32_##suffix, uint32_t, T, x)                                                                            \
     CAST(cast_##suffix##_f64, T, double, x)                                                                            \
+    CAST(cast_##suffix##_odd, T, float, sglcpu_odd_f32((double)sticky_of((int64_t)x)))                                 \
     CAST(cast_##suffix##_f32, T, float, x)                                                                             \
     CAST(cast_##suffix##_bool, T, uint8_t, x != 0)
 INTS(CASTS_OF_INT)
@@ -175,6 +195,10 @@ CAST(cast_f32_f64, float, double, x)
 CAST(cast_f32_f32, float, float, x)
 CAST(cast_f64_bool, double, uint8_t, x != 0)
 CAST(cast_f32_bool, float, uint8_t, x != 0)
+CAST(cast_f64_i4, double, int8_t, CLAMPED(int8_t, -8, 7))
+CAST(cast_f32_i4, float, int8_t, CLAMPED(int8_t, -8, 7))
+CAST(cast_f64_odd, double, float, sglcpu_odd_f32(x))
+CAST(wrap_i4, int8_t, int8_t, ((x & 15) ^ 8) - 8)
 
 #define CASTS_TO(suffix, dtype)                                                                                        \
     [dtype] = { [SGL_F64] = cast_f64_##suffix, [SGL_F32] = cast_f32_##suffix, [SGL_I64] = cast_i64_##suffix,           \
@@ -186,7 +210,24 @@ static const sglcpu_map_fn casts[SGL_DTYPE_COUNT][SGL_DTYPE_COUNT] = { INTS(CAST
                                                                        CASTS_TO(f32, SGL_F32),
                                                                        CASTS_TO(bool, SGL_BOOL) };
 
-sglcpu_map_fn sglcpu_cast(sgl_dtype from, sgl_dtype to) { return casts[to][from]; }
+#define CAST_ODD(suffix, T, dtype, least, largest) [dtype] = cast_##suffix##_odd,
+static const sglcpu_map_fn casts_odd[SGL_DTYPE_COUNT] = {
+    INTS(CAST_ODD)[SGL_F64] = cast_f64_odd, [SGL_F32] = cast_f32_f32, [SGL_BOOL] = cast_u8_odd
+};
+
+sglcpu_map_fn sglcpu_cast(sgl_dtype from, sgl_dtype to)
+{
+    from = sglcpu_held(from);
+    if (sglcpu_is_narrow(to)) return casts_odd[from];
+    if (to == SGL_I4 && from == SGL_F64) return cast_f64_i4;
+    if (to == SGL_I4 && from == SGL_F32) return cast_f32_i4;
+    return casts[sglcpu_held(to)][from];
+}
+
+sglcpu_map_fn sglcpu_settle(const sglcpu_isa *isa, sgl_dtype dtype)
+{
+    return dtype == SGL_I4 ? wrap_i4 : isa->narrow[dtype].round;
+}
 
 /* ---- folds -------------------------------------------------------------------------------------------------- */
 
@@ -229,7 +270,7 @@ INTS(FOLDS)
 
 sglcpu_fold_fn sglcpu_int_fold(int fold, sgl_dtype dtype)
 {
-    switch (dtype) {
+    switch (sglcpu_held(dtype)) {
 #define CASE(suffix, T, dtype, least, largest)                                                                         \
     case dtype: return folds_##suffix[fold];
         INTS(CASE)
@@ -241,7 +282,7 @@ sglcpu_fold_fn sglcpu_int_fold(int fold, sgl_dtype dtype)
 
 sglcpu_columns_fn sglcpu_int_columns(int fold, sgl_dtype dtype)
 {
-    switch (dtype) {
+    switch (sglcpu_held(dtype)) {
 #define CASE(suffix, T, dtype, least, largest)                                                                         \
     case dtype: return columns_of_##suffix[fold];
         INTS(CASE)

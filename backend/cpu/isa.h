@@ -79,9 +79,15 @@ typedef struct sglcpu_stream {
 } sglcpu_stream;
 typedef void (*sglcpu_random_fn)(void *out, const sglcpu_stream *stream, int64_t count);
 
+/* Floats narrower than 32 bits: code to float32, float32 to the nearest code, float32 to the nearest number of the dtype. */
+typedef struct sglcpu_narrow_ops {
+    sglcpu_map_fn widen, narrow, round;
+} sglcpu_narrow_ops;
+
 typedef struct sglcpu_isa {
     const char *name;
     const sglcpu_float_ops *floats[2]; /* f32, f64 */
+    const sglcpu_narrow_ops *narrow;   /* by dtype; NULLs where it is none of them */
     sglcpu_random_fn uniform[2], normal[2];
 } sglcpu_isa;
 
@@ -90,16 +96,25 @@ const sglcpu_isa *sglcpu_isa_at(int index);
 /* By name; "" takes the best. UNSUPPORTED, with the names there are, when it is none of them. */
 sgl_status sglcpu_isa_choose(sglcore_env *env, const char *name, const sglcpu_isa **isa);
 
-/* Loops that exist once: integers, bool, and casts between all dtypes of the backend. NULL when there is none. */
+/* Loops that exist once: integers, bool, and casts between all dtypes. NULL when there is none. Everything here and above
+ * speaks of elements as they are held (sglcpu_held); what a loop gives is a number of its dtype once it is settled. */
 sglcpu_map_fn sglcpu_int_map(sglir_op op, sgl_dtype dtype, int numbers);
 sglcpu_map_fn sglcpu_cast(sgl_dtype from, sgl_dtype to);
+/* Rounds, or wraps, held elements to numbers of the dtype; NULL where every held number is one. */
+sglcpu_map_fn sglcpu_settle(const sglcpu_isa *isa, sgl_dtype dtype);
 sglcpu_fold_fn sglcpu_int_fold(int fold, sgl_dtype dtype);
 sglcpu_columns_fn sglcpu_int_columns(int fold, sgl_dtype dtype);
 
-/* Dtypes that the backend computes in. */
-static inline bool sglcpu_dtype_known(sgl_dtype dtype)
+/* Floats of fewer than 32 bits. */
+static inline bool sglcpu_is_narrow(sgl_dtype dtype)
 {
-    return dtype != SGL_BF16 && dtype != SGL_F16 && dtype != SGL_F8E4M3 && dtype != SGL_F8E5M2 && dtype != SGL_I4;
+    return dtype == SGL_BF16 || dtype == SGL_F16 || dtype == SGL_F8E4M3 || dtype == SGL_F8E5M2;
+}
+
+/* In which dtype elements lie while they are computed with: narrow floats as float32, i4 as i8, others as they are. */
+static inline sgl_dtype sglcpu_held(sgl_dtype dtype)
+{
+    return sglcpu_is_narrow(dtype) ? SGL_F32 : dtype == SGL_I4 ? SGL_I8 : dtype;
 }
 
 #endif

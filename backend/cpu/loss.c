@@ -3,7 +3,8 @@
  *
  * In: x [n, d], weight [v, d], integer targets [n], for the gradient also dlosses [n]. Out: losses [n], dx, dweight. The
  * chunk's logits lie in the instruction's workspace and become their own gradient there. Odd invariant: how many rows a
- * chunk has depends on shapes alone, so that dweight is summed in one order. */
+ * chunk has depends on shapes alone, so that dweight is summed in one order. Narrow floats are widened into the workspace, and
+ * dweight is summed there in float32 and rounded once. */
 #include <math.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@ typedef struct loss {
     const sglexec_operand *x, *weight, *targets, *dlosses; /* dlosses NULL: the loss alone */
     const sglexec_operand *losses, *dx, *dweight;
     int real; /* 0 f32, 1 f64 */
+    bool narrow;
+    int64_t held_weight, held_x, held_dx, held_dweight; /* of narrow floats: in the workspace, behind the logits */
     int64_t size, rows, dim, vocab, ignore, chunk_rows;
     chunk full, last; /* last: of the rows that are left */
 } loss;
@@ -51,25 +54,12 @@ static void set_number(char *data, int real, int64_t i, double value)
         ((float *)(void *)data)[i] = (float)value;
 }
 
-static int64_t target_at(const char *data, sgl_dtype dtype, int64_t i)
-{
-    switch (dtype) {
-    case SGL_I64: return ((const int64_t *)(const void *)data)[i];
-    case SGL_I32: return ((const int32_t *)(const void *)data)[i];
-    case SGL_I16: return ((const int16_t *)(const void *)data)[i];
-    case SGL_I8: return ((const int8_t *)data)[i];
-    case SGL_U32: return ((const uint32_t *)(const void *)data)[i];
-    case SGL_U16: return ((const uint16_t *)(const void *)data)[i];
-    default: return ((const uint8_t *)data)[i];
-    }
-}
-
 /* One row: its loss, and, when a gradient is asked, the logits replaced by (softmax - [target]) * dloss. */
 static void finish_row(const loss_job *j, int64_t row, char *logits)
 {
     const loss *l = j->plan;
     const sglcpu_float_ops *ops = j->launch->isa->floats[l->real];
-    int64_t target = target_at(sglcpu_at(j->launch, l->targets), (sgl_dtype)l->targets->dtype, row);
+    int64_t target = sglcpu_read_index(sglcpu_at(j->launch, l->targets), (sgl_dtype)l->targets->dtype, row);
     char *losses = sglcpu_at(j->launch, l->losses);
     if (target == l->ignore) {
         set_number(losses, l->real, row, 0);
@@ -97,25 +87,78 @@ static void rows_task(void *context, int64_t task, int worker)
         finish_row(j, j->first + r, j->launch->work + r * j->plan->vocab * j->plan->size);
 }
 
+/* ---- narrow floats ------------------------------------------------------------------------------------------- */
+
+enum { CONVERTED = 16 * 1024 }; /* elements of a task */
+
+typedef struct conversion {
+    const sglcpu_isa *isa;
+    sgl_dtype dtype;
+    char *stored, *held;
+    int64_t first, count; /* elements of the stored array */
+    bool back;
+} conversion;
+
+static void convert_task(void *context, int64_t task, int worker)
+{
+    (void)worker;
+    const conversion *c = context;
+    int64_t at = task * CONVERTED, count = sglcpu_min(CONVERTED, c->count - at);
+    char *held = c->held + at * (int64_t)sizeof(float);
+    if (c->back)
+        sglcpu_store_run(c->isa, c->dtype, c->stored, c->first + at, held, count, -1);
+    else
+        sglcpu_load_run(c->isa, c->dtype, held, c->stored, c->first + at, count);
+}
+
+/* Elements first .. of an operand to float32 in the workspace, or back. */
+static void convert(const sglcpu_launch *launch, const sglexec_operand *operand, int64_t first, int64_t count,
+                    char *held, bool back)
+{
+    conversion c = { .isa = launch->isa,
+                     .dtype = (sgl_dtype)operand->dtype,
+                     .stored = sglcpu_at(launch, operand),
+                     .held = held,
+                     .first = first,
+                     .count = count,
+                     .back = back };
+    sglcpu_parallel(launch->pool, sglcpu_ceil_div(count, CONVERTED), convert_task, &c);
+}
+
+/* An argument or result from its row `first` on: as it lies, or held. */
+static char *rows_at(const sglcpu_launch *launch, const loss *l, const sglexec_operand *operand, int64_t first,
+                     int64_t held)
+{
+    return l->narrow ? launch->work + held : sglcpu_at(launch, operand) + first * l->dim * l->size;
+}
+
 static void run_chunk(const sglcpu_launch *launch, const loss *l, const chunk *c, int64_t first, int64_t rows)
 {
     loss_job j = { launch, l, c, first, rows };
-    const char *x = sglcpu_at(launch, l->x) + first * l->dim * l->size, *weight = sglcpu_at(launch, l->weight);
+    char *x = rows_at(launch, l, l->x, first, l->held_x), *weight = rows_at(launch, l, l->weight, 0, l->held_weight);
+    if (l->narrow) convert(launch, l->x, first * l->dim, rows * l->dim, x, false);
     sglcpu_product_run(launch, &c->logits, x, weight, launch->work, 0);
     sglcpu_parallel(launch->pool, sglcpu_ceil_div(rows, c->rows_per_task), rows_task, &j);
     if (!l->dlosses) return;
-    sglcpu_product_run(launch, &c->dx, launch->work, weight, sglcpu_at(launch, l->dx) + first * l->dim * l->size, 0);
-    sglcpu_product_run(launch, &c->dweight, launch->work, x, sglcpu_at(launch, l->dweight), first == 0 ? 0 : 1);
+    char *dx = rows_at(launch, l, l->dx, first, l->held_dx);
+    sglcpu_product_run(launch, &c->dx, launch->work, weight, dx, 0);
+    if (l->narrow) convert(launch, l->dx, first * l->dim, rows * l->dim, dx, true);
+    sglcpu_product_run(launch, &c->dweight, launch->work, x, rows_at(launch, l, l->dweight, 0, l->held_dweight),
+                       first == 0 ? 0 : 1);
 }
 
 static void run_loss(const sglcpu_launch *launch, const void *plan)
 {
     const loss *l = plan;
-    if (l->dlosses && l->rows == 0) memset(sglcpu_at(launch, l->dweight), 0, (size_t)(l->vocab * l->dim * l->size));
+    if (l->dlosses && l->rows == 0) memset(sglcpu_at(launch, l->dweight), 0, (size_t)sglcpu_bytes(l->dweight));
+    int64_t weights = l->vocab * l->dim;
+    if (l->narrow) convert(launch, l->weight, 0, weights, launch->work + l->held_weight, false);
     for (int64_t first = 0; first < l->rows; first += l->chunk_rows) {
         int64_t rows = sglcpu_min(l->chunk_rows, l->rows - first);
         run_chunk(launch, l, rows == l->chunk_rows ? &l->full : &l->last, first, rows);
     }
+    if (l->narrow && l->dlosses && l->rows > 0)
+        convert(launch, l->dweight, 0, weights, launch->work + l->held_dweight, true);
 }
 
 static sgl_status cut_chunk(sglcpu_prepare *p, const loss *l, chunk *c, int64_t rows)
@@ -173,16 +216,21 @@ sgl_status sglcpu_prepare_loss(sglcpu_prepare *p, const sglexec_instruction *i, 
     } else {
         l->losses = l->x + 3;
     }
-    l->real = sglcpu_float_index((sgl_dtype)l->x->dtype);
-    if (l->real < 0 || l->weight->dtype != l->x->dtype || l->losses->dtype != l->x->dtype)
-        return sglcore_fail(p->env, SGL_UNSUPPORTED, "linear_cross_entropy: the CPU computes it in f32 and f64, not %s",
-                            sgl_dtype_name((sgl_dtype)l->x->dtype));
-    l->size = sglcpu_size((sgl_dtype)l->x->dtype);
+    l->real = sglcpu_held_index((sgl_dtype)l->x->dtype);
+    l->narrow = sglcpu_is_narrow((sgl_dtype)l->x->dtype);
+    if (l->losses->dtype != (l->real ? SGL_F64 : SGL_F32))
+        return sglcore_fail(p->env, SGL_UNSUPPORTED, "linear_cross_entropy: losses in %s of logits in %s",
+                            sgl_dtype_name((sgl_dtype)l->losses->dtype), sgl_dtype_name((sgl_dtype)l->x->dtype));
+    l->size = sglcpu_held_size((sgl_dtype)l->x->dtype);
     l->rows = sglcpu_elements(l->targets);
     l->vocab = l->weight->dims[0];
     l->dim = l->weight->dims[1];
     l->ignore = sglexec_attr_int(p->program, i, "ignore");
     l->chunk_rows = rows_of_chunk(l->rows, l->vocab, l->size);
+    l->held_weight = l->chunk_rows * l->vocab * l->size;
+    l->held_x = l->held_weight + l->vocab * l->dim * l->size;
+    l->held_dx = l->held_x + l->chunk_rows * l->dim * l->size;
+    l->held_dweight = l->held_dx + l->chunk_rows * l->dim * l->size;
     SGLCORE_TRY(cut_chunk(p, l, &l->full, l->chunk_rows));
     SGLCORE_TRY(cut_chunk(p, l, &l->last, l->rows % l->chunk_rows ? l->rows % l->chunk_rows : 1));
     *command = (sglcpu_command){ .run = run_loss, .plan = l, .work_offset = i->work_offset };
@@ -193,6 +241,8 @@ int64_t sglcpu_loss_workspace(const sglir_graph *g, const sglir_node *node)
 {
     const sglir_type *weight = sglir_type_of(g, sglir_arg(g, node, 1)),
                      *targets = sglir_type_of(g, sglir_arg(g, node, 2));
-    int64_t size = sglcpu_size((sgl_dtype)weight->dtype), vocab = weight->dims[0];
-    return rows_of_chunk(sglir_elements(targets), vocab, size) * vocab * size;
+    int64_t size = sglcpu_held_size((sgl_dtype)weight->dtype), vocab = weight->dims[0], dim = weight->dims[1];
+    int64_t rows = rows_of_chunk(sglir_elements(targets), vocab, size);
+    bool narrow = sglcpu_is_narrow((sgl_dtype)weight->dtype);
+    return (rows * vocab + (narrow ? 2 * vocab * dim + 2 * rows * dim : 0)) * size;
 }

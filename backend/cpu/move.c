@@ -1,7 +1,8 @@
 /* move.c -- bytes from place to place: copy, concat, pack, unpack, pad, slices and updates at a run-time position.
  *
  * In: instructions whose arguments and results are dense. Out: commands made of copies: runs of bytes, evenly apart on
- * either side, cut into tasks of some 64 KiB. Odd invariant: source and target are the same place or do not overlap; the
+ * either side, cut into tasks of some 64 KiB. Elements of 4 bits are counted first, and taken as bytes where every number
+ * is even. Odd invariant: source and target are the same place or do not overlap; the
  * first costs nothing. */
 #include <string.h>
 
@@ -21,6 +22,7 @@ typedef struct copy {
 typedef struct copies {
     copy *data;
     int64_t count, tasks;
+    bool halves; /* of i4 that does not lie in whole bytes: every number above counts elements, and one task does all */
 } copies;
 
 static void cut_copy(copy *c, int64_t *first_task)
@@ -64,10 +66,28 @@ static void copy_task(void *context, int64_t task, int worker)
     }
 }
 
+static void copy_halves(const job *j)
+{
+    for (int64_t i = 0; i < j->copies->count; i++) {
+        const copy *c = &j->copies->data[i];
+        const char *from = sglcpu_at(j->launch, c->from);
+        char *to = sglcpu_at(j->launch, c->to);
+        int64_t whole = sglcpu_elements(c->to), first = c->from_offset + j->from_shift;
+        for (int64_t run = 0; from != to && run < c->runs; run++) {
+            sglcpu_move_nibbles(to, c->to_offset + j->to_shift + run * c->to_pitch, from, first + run * c->from_pitch,
+                                c->run_bytes, whole);
+        }
+    }
+}
+
 static void run_copies(const sglcpu_launch *launch, const copies *c, int64_t from_shift, int64_t to_shift)
 {
     job j = { .launch = launch, .copies = c, .from_shift = from_shift, .to_shift = to_shift };
-    sglcpu_parallel(launch->pool, c->tasks, copy_task, &j);
+    if (c->halves) {
+        if (c->tasks > 0) copy_halves(&j);
+    } else {
+        sglcpu_parallel(launch->pool, c->tasks, copy_task, &j);
+    }
 }
 
 static void run_plain(const sglcpu_launch *launch, const void *plan) { run_copies(launch, plan, 0, 0); }
@@ -81,12 +101,33 @@ static copies *new_copies(sglcpu_prepare *p, int64_t count)
     return c->data == NULL ? NULL : c;
 }
 
-static void cut_copies(copies *c)
+/* Elements of i4 as bytes, where `step`, the least that a run is shifted by, and all the rest is even. */
+static void join_halves(copies *c, int64_t step)
 {
+    int64_t odd = step;
+    for (int64_t i = 0; i < c->count; i++) {
+        const copy *at = &c->data[i];
+        odd |= at->from_offset | at->to_offset | at->run_bytes;
+        if (at->runs > 1) odd |= at->from_pitch | at->to_pitch;
+    }
+    c->halves = odd % 2 != 0;
+    for (int64_t i = 0; !c->halves && i < c->count; i++) {
+        copy *at = &c->data[i];
+        at->from_offset /= 2, at->to_offset /= 2, at->run_bytes /= 2;
+        at->from_pitch /= 2, at->to_pitch /= 2;
+    }
+}
+
+static void cut_copies(copies *c, int64_t step)
+{
+    if (c->count > 0 && c->data[0].from->dtype == SGL_I4) join_halves(c, step);
     for (int64_t i = 0; i < c->count; i++) cut_copy(&c->data[i], &c->tasks);
 }
 
-static int64_t bytes_of(const sglexec_operand *o) { return sglcpu_elements(o) * sglcpu_size((sgl_dtype)o->dtype); }
+/* What runs and pitches count: bytes, of i4 elements. */
+static int64_t unit_of(const sglexec_operand *o) { return o->dtype == SGL_I4 ? 1 : sglcpu_size((sgl_dtype)o->dtype); }
+
+static int64_t bytes_of(const sglexec_operand *o) { return sglcpu_elements(o) * unit_of(o); }
 
 /* Elements before `axis` as a count of runs, and bytes of all behind it. */
 static int64_t outer_of(const sglexec_operand *o, int64_t axis)
@@ -98,7 +139,7 @@ static int64_t outer_of(const sglexec_operand *o, int64_t axis)
 
 static int64_t inner_bytes_of(const sglexec_operand *o, int64_t axis)
 {
-    int64_t bytes = sglcpu_size((sgl_dtype)o->dtype);
+    int64_t bytes = unit_of(o);
     for (int d = (int)axis + 1; d < o->rank; d++) bytes *= o->dims[d];
     return bytes;
 }
@@ -111,7 +152,7 @@ sgl_status sglcpu_prepare_copy(sglcpu_prepare *p, const sglexec_instruction *i, 
     if (c == NULL) return SGL_OUT_OF_MEMORY;
     const sglexec_operand *x = sglcpu_operand(p->program, i, 0);
     c->data[0] = (copy){ .from = x, .to = x + 1, .runs = 1, .run_bytes = bytes_of(x) };
-    cut_copies(c);
+    cut_copies(c, 0);
     *command = (sglcpu_command){ .run = run_plain, .plan = c };
     return SGL_OK;
 }
@@ -135,7 +176,7 @@ sgl_status sglcpu_prepare_concat(sglcpu_prepare *p, const sglexec_instruction *i
                              .to_pitch = pitch };
         at += run;
     }
-    cut_copies(c);
+    cut_copies(c, 0);
     *command = (sglcpu_command){ .run = run_plain, .plan = c };
     return SGL_OK;
 }
@@ -151,7 +192,7 @@ sgl_status sglcpu_prepare_pack(sglcpu_prepare *p, const sglexec_instruction *i, 
         c->data[a] = (copy){ .from = x, .to = result, .to_offset = at, .runs = 1, .run_bytes = bytes_of(x) };
         at += bytes_of(x);
     }
-    cut_copies(c);
+    cut_copies(c, 0);
     *command = (sglcpu_command){ .run = run_plain, .plan = c };
     return SGL_OK;
 }
@@ -167,7 +208,7 @@ sgl_status sglcpu_prepare_unpack(sglcpu_prepare *p, const sglexec_instruction *i
         c->data[r] = (copy){ .from = x, .to = result, .from_offset = at, .runs = 1, .run_bytes = bytes_of(result) };
         at += bytes_of(result);
     }
-    cut_copies(c);
+    cut_copies(c, 0);
     *command = (sglcpu_command){ .run = run_plain, .plan = c };
     return SGL_OK;
 }
@@ -215,8 +256,9 @@ sgl_status sglcpu_prepare_dynamic(sglcpu_prepare *p, const sglexec_instruction *
                                  .run_bytes = run,
                                  .from_pitch = d->is_update ? run : pitch,
                                  .to_pitch = d->is_update ? pitch : run };
-    cut_copies(d->whole);
-    cut_copies(d->window);
+    cut_copies(d->whole, 0);
+    cut_copies(d->window, d->step_bytes);
+    if (x->dtype == SGL_I4 && !d->window->halves) d->step_bytes /= 2;
     if (x->space == result->space && x->offset == result->offset) d->whole->tasks = 0;
     *command = (sglcpu_command){ .run = run_dynamic, .plan = d };
     return SGL_OK;
@@ -229,12 +271,27 @@ typedef struct pad {
     int64_t outer, before, extent, between, padded; /* along the axis */
     int64_t inner_bytes, size, positions_per_task;
     _Alignas(8) char value[8];
+    bool halves; /* of i4: sizes count elements */
 } pad;
 
 typedef struct pad_job {
     const sglcpu_launch *launch;
     const pad *plan;
 } pad_job;
+
+/* `from`: the element with which the position's elements begin, or -1: all are the value. */
+static void pad_halves(const pad_job *j, int64_t at, int64_t from)
+{
+    const pad *p = j->plan;
+    char *out = sglcpu_at(j->launch, p->result);
+    int64_t whole = p->outer * p->padded * p->inner_bytes;
+    if (from >= 0) {
+        sglcpu_move_nibbles(out, at * p->inner_bytes, sglcpu_at(j->launch, p->x), from, p->inner_bytes, whole);
+        return;
+    }
+    for (int64_t e = 0; e < p->inner_bytes; e++)
+        sglcpu_move_nibbles(out, at * p->inner_bytes + e, p->value, 0, 1, whole);
+}
 
 static void pad_task(void *context, int64_t task, int worker)
 {
@@ -248,7 +305,10 @@ static void pad_task(void *context, int64_t task, int worker)
     for (int64_t at = first; at < last; at++) {
         int64_t outer = at / p->padded, from = at % p->padded - p->before, step = p->between + 1;
         char *to = out + at * p->inner_bytes;
-        if (from >= 0 && from % step == 0 && from / step < p->extent) {
+        bool within = from >= 0 && from % step == 0 && from / step < p->extent;
+        if (p->halves) {
+            pad_halves(j, at, within ? (outer * p->extent + from / step) * p->inner_bytes : -1);
+        } else if (within) {
             memcpy(to, x + (outer * p->extent + from / step) * p->inner_bytes, (size_t)p->inner_bytes);
         } else {
             sglcpu_spread(to, p->value, p->size, p->inner_bytes / p->size);
@@ -276,10 +336,12 @@ sgl_status sglcpu_prepare_pad(sglcpu_prepare *p, const sglexec_instruction *i, s
     plan->between = sglexec_attr_int(p->program, i, "between");
     plan->extent = x->dims[axis];
     plan->padded = x[1].dims[axis];
-    plan->size = sglcpu_size((sgl_dtype)x->dtype);
+    plan->size = unit_of(x);
+    plan->halves = x->dtype == SGL_I4;
     plan->inner_bytes = inner_bytes_of(x, axis);
     plan->positions_per_task = sglcpu_max(TASK_BYTES / sglcpu_max(plan->inner_bytes, 1), 1);
-    sglcpu_put_number(plan->value, (sgl_dtype)x->dtype, sglexec_attr_float(p->program, i, "value"));
+    if (plan->halves) plan->positions_per_task = sglcpu_max(plan->outer * plan->padded, 1);
+    sglcpu_put_stored(plan->value, (sgl_dtype)x->dtype, sglexec_attr_float(p->program, i, "value"));
     *command = (sglcpu_command){ .run = run_pad, .plan = plan };
     return SGL_OK;
 }

@@ -3,7 +3,8 @@
  * A job is published by one atomic word, the ticket: its generation and the number of tasks not yet claimed. A thread
  * claims a task by lowering that number by one. The claim holds the job in place, because the caller returns only when
  * every claimed task is done; so what describes the job may be read after the claim, and a worker that wakes too late
- * finds nothing to claim and touches nothing. Odd invariant: the caller never waits for a worker that has no task. */
+ * finds nothing to claim and touches nothing. A call from inside a task runs its tasks there, as the same worker. Odd
+ * invariant: the caller never waits for a worker that has no task. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -56,11 +57,15 @@ static void relax(void)
 #endif
 }
 
+/* The worker whose task this thread runs, -1 outside of tasks. */
+static _Thread_local int task_of_worker = -1;
+
 static uint32_t unclaimed(uint64_t ticket) { return (uint32_t)ticket; }
 
 /* Runs tasks of the job that is up until none is left to claim. */
 static void run_tasks(sglcpu_pool *pool, int worker)
 {
+    task_of_worker = worker;
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     while (unclaimed(ticket) > 0) {
         if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket - 1, memory_order_acq_rel,
@@ -78,6 +83,7 @@ static void run_tasks(sglcpu_pool *pool, int worker)
         }
         ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     }
+    task_of_worker = -1;
 }
 
 static bool work_or_stop(sglcpu_pool *pool)
@@ -199,8 +205,9 @@ static void wait_until_done(sglcpu_pool *pool)
 
 void sglcpu_parallel(sglcpu_pool *pool, int64_t count, sglcpu_task run, void *context)
 {
-    if (count <= 1 || pool->threads == 1) {
-        for (int64_t task = 0; task < count; task++) run(context, task, 0);
+    if (count <= 1 || pool->threads == 1 || task_of_worker >= 0) {
+        int worker = task_of_worker < 0 ? 0 : task_of_worker;
+        for (int64_t task = 0; task < count; task++) run(context, task, worker);
         return;
     }
     atomic_store_explicit(&pool->run, run, memory_order_relaxed);

@@ -23,7 +23,8 @@ sgl_status sglcpu_pool_open(sglcore_env *env, int threads, sglcpu_pool **pool);
 void sglcpu_pool_close(sglcpu_pool *pool);
 int sglcpu_pool_threads(const sglcpu_pool *pool);
 
-/* Runs tasks 0 .. count - 1, count below 2^32. Not to be called from a task, nor by two threads at once. */
+/* Runs tasks 0 .. count - 1, count below 2^32. From inside a task it runs them one by one, as that task's worker. Not to be
+ * called by two threads at once. */
 void sglcpu_parallel(sglcpu_pool *pool, int64_t count, sglcpu_task run, void *context);
 
 #endif

@@ -24,8 +24,8 @@ typedef struct rope {
     const sglexec_operand *x, *offset, *result;
     double theta;
     bool inverse;
-    int real; /* 0 f32, 1 f64 */
-    int64_t size, batch, rows, heads, half;
+    int real;                               /* 0 f32, 1 f64 */
+    int64_t size, batch, rows, heads, half; /* size: of a held element */
     int64_t rows_per_task, tasks_per_batch;
     const char *table; /* of position 0 .. rows, or NULL: made in scratch */
 } rope;
@@ -58,20 +58,28 @@ static void rope_task(void *context, int64_t task, int worker)
     int64_t batch = task / r->tasks_per_batch, first = task % r->tasks_per_batch * r->rows_per_task;
     int64_t last = sglcpu_min(first + r->rows_per_task, r->rows), row_bytes = 2 * r->half * r->size;
     int64_t start = r->table ? 0 : *(const int64_t *)(const void *)sglcpu_at(j->launch, r->offset);
-    const char *x = sglcpu_at(j->launch, r->x) + batch * r->rows * r->heads * row_bytes;
-    char *out = sglcpu_at(j->launch, r->result) + batch * r->rows * r->heads * row_bytes;
+    const char *x = sglcpu_at(j->launch, r->x);
+    char *out = sglcpu_at(j->launch, r->result), *made = sglcpu_scratch(j->launch, worker), *held = made + row_bytes;
+    sgl_dtype dtype = (sgl_dtype)r->x->dtype;
+    const sglcpu_isa *isa = j->launch->isa;
     for (int64_t t = first; t < last; t++) {
         const char *angles;
         if (r->table) {
             angles = r->table + t * row_bytes;
         } else {
-            char *made = sglcpu_scratch(j->launch, worker);
             fill_row(made, r->real, r->theta, r->inverse, start + t, r->half);
             angles = made;
         }
         for (int64_t h = 0; h < r->heads; h++) {
-            int64_t at = (t * r->heads + h) * row_bytes;
-            j->launch->isa->floats[r->real]->row_turn(out + at, x + at, angles, angles + row_bytes / 2, r->half);
+            int64_t at = ((batch * r->rows + t) * r->heads + h) * 2 * r->half;
+            if (sglcpu_is_narrow(dtype)) {
+                sglcpu_load_run(isa, dtype, held, x, at, 2 * r->half);
+                isa->floats[r->real]->row_turn(held, held, angles, angles + row_bytes / 2, r->half);
+                sglcpu_store_run(isa, dtype, out, at, held, 2 * r->half, -1);
+            } else {
+                isa->floats[r->real]->row_turn(out + at * r->size, x + at * r->size, angles, angles + row_bytes / 2,
+                                               r->half);
+            }
         }
     }
 }
@@ -110,11 +118,8 @@ sgl_status sglcpu_prepare_rope(sglcpu_prepare *p, const sglexec_instruction *i, 
     r->result = r->x + 2;
     r->theta = sglexec_attr_float(p->program, i, "theta");
     r->inverse = sglexec_attr_int(p->program, i, "inverse") != 0;
-    r->real = sglcpu_float_index((sgl_dtype)r->x->dtype);
-    if (r->real < 0)
-        return sglcore_fail(p->env, SGL_UNSUPPORTED, "rope: the CPU turns f32 and f64, not %s",
-                            sgl_dtype_name((sgl_dtype)r->x->dtype));
-    r->size = sglcpu_size((sgl_dtype)r->x->dtype);
+    r->real = sglcpu_held_index((sgl_dtype)r->x->dtype);
+    r->size = sglcpu_held_size((sgl_dtype)r->x->dtype);
     r->batch = r->x->dims[0];
     r->rows = r->x->dims[1];
     r->heads = r->x->dims[2];
@@ -126,9 +131,8 @@ sgl_status sglcpu_prepare_rope(sglcpu_prepare *p, const sglexec_instruction *i, 
         memcpy(&position, p->program->constants.data + r->offset->offset, sizeof position);
         r->table = table_of(p, r, position);
         if (!r->table) return SGL_OUT_OF_MEMORY;
-    } else {
-        sglcpu_need_scratch(p, 2 * r->half * r->size);
     }
+    sglcpu_need_scratch(p, 4 * r->half * r->size); /* angles, and a row that is held otherwise than stored */
     *command = (sglcpu_command){ .run = run_rope, .plan = r };
     return SGL_OK;
 }

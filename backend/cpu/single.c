@@ -67,6 +67,18 @@ static void add_store(maker *m, sglexec_form form)
     dense_strides(m->kernel->rank, m->kernel->dims, store->map.strides);
 }
 
+/* By which dtype elements of these bits are moved: as they lie, never converted. */
+static sgl_dtype moved_as(sgl_dtype dtype)
+{
+    switch (sglcore_dtype_bits(dtype)) {
+    case 4: return SGL_I4;
+    case 8: return SGL_U8;
+    case 16: return SGL_U16;
+    case 32: return SGL_U32;
+    default: return SGL_I64;
+    }
+}
+
 /* ---- families ------------------------------------------------------------------------------------------------ */
 
 static void make_elementwise(maker *m)
@@ -93,7 +105,7 @@ static void make_movement(maker *m)
     int64_t strides[SGL_MAX_RANK];
     dense_strides(m->x->rank, m->x->dims, strides);
     set_domain(m, m->result);
-    sglexec_step *load = add_step(m, SGLEXEC_LOAD, SGLEXEC_FULL, m->x->dtype);
+    sglexec_step *load = add_step(m, SGLEXEC_LOAD, SGLEXEC_FULL, (uint8_t)moved_as((sgl_dtype)m->x->dtype));
     int count, lead = m->result->rank - m->x->rank;
     const int64_t *order;
     switch (m->i->op) {
@@ -110,12 +122,21 @@ static void make_movement(maker *m)
         load->map.offset = sglexec_attr_int(program, m->i, "start") * strides[axis];
         break;
     }
+    case SGLIR_OP_FLIP:
+        order = sglexec_attr_ints(program, m->i, "axes", &count);
+        for (int d = 0; d < m->x->rank; d++) load->map.strides[d] = strides[d];
+        for (int i = 0; i < count; i++) {
+            load->map.strides[order[i]] = -strides[order[i]];
+            load->map.offset += (m->x->dims[order[i]] - 1) * strides[order[i]];
+        }
+        break;
     default: /* reshape */
         set_flat_domain(m);
         load->map.strides[0] = 1;
         break;
     }
     add_store(m, SGLEXEC_FULL);
+    m->kernel->steps.data[m->kernel->steps.count - 1].dtype = load->dtype;
 }
 
 static sgl_status make_segments(maker *m)
@@ -245,9 +266,10 @@ sgl_status sglcpu_prepare_permute(sglcpu_prepare *p, const sglexec_operand *from
     operands[1] = *to;
     *i = (sglexec_instruction){ .op = SGLIR_OP_COPY, .arg_count = 1, .result_count = 1 };
     set_domain(&m, to);
-    sglexec_step *load = add_step(&m, SGLEXEC_LOAD, SGLEXEC_FULL, from->dtype);
+    sglexec_step *load = add_step(&m, SGLEXEC_LOAD, SGLEXEC_FULL, (uint8_t)moved_as((sgl_dtype)from->dtype));
     for (int d = 0; d < to->rank; d++) load->map.strides[d] = strides[d];
     add_store(&m, SGLEXEC_FULL);
+    m.kernel->steps.data[m.kernel->steps.count - 1].dtype = load->dtype;
     const sglcpu_tile *tile;
     SGLCORE_TRY(sglcpu_tile_plan(p, m.kernel, operands, 2, &tile));
     *command = (sglcpu_command){ .run = sglcpu_tile_run, .plan = tile };

@@ -1,7 +1,8 @@
 /* tile.h -- the plan by which the CPU runs a fused kernel: rows and columns cut into tasks and tiles, registers placed.
  *
  * tile_plan.c makes it from an sglexec_kernel, tile_place.c gives each register its memory, tile_run.c walks it, and
- * tile_path.c moves elements in and out through index maps. A register of form FULL exists one tile at a time (some 1,000
+ * tile_path.c and tile_block.c move elements in and out through index maps. A register of a narrow float dtype holds float32
+ * that each op rounds to the dtype (of i4: i8 that wraps), so that what is fused and what is stored between have the same bits. A register of form FULL exists one tile at a time (some 1,000
  * elements, near enough for the first cache), unless it must outlive a reduction of its row: then it is resident (whole
  * rows in scratch) or, where rows are too long for that, made again in each phase that needs it.
  * Odd invariant: what is read before it is overwritten in place is read by the same tile; see sglcpu_tile_direct. */
@@ -59,6 +60,12 @@ void sglcpu_path_load(const sglcpu_path *path, int64_t size, const char *from, c
                       int64_t out_bytes);
 void sglcpu_path_store(const sglcpu_path *path, int64_t size, char *to, const sglcpu_block *b, const char *in,
                        int64_t in_bytes);
+
+/* The same between stored elements and held ones. stage: room for the block as it is stored. whole: elements of the buffer. */
+void sglcpu_block_load(const sglcpu_isa *isa, sgl_dtype dtype, const sglcpu_path *path, const char *from,
+                       const sglcpu_block *b, char *out, int64_t out_bytes, char *stage);
+void sglcpu_block_store(const sglcpu_isa *isa, sgl_dtype dtype, const sglcpu_path *path, char *to, int64_t whole,
+                        const sglcpu_block *b, const char *in, int64_t in_bytes, char *stage);
 
 /* Where a register's elements are. */
 typedef enum sglcpu_slot_kind {
@@ -136,7 +143,9 @@ void sglcpu_start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count)
 void sglcpu_join_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, const char *from, int64_t count);
 /* Near sums, neutral. */
 void sglcpu_start_near(const sglcpu_sum *sum, char *near, int64_t count);
-void sglcpu_finish_sums(const sglcpu_sum *sum, void *out, const void *accumulators, int64_t count);
+/* Held elements of the sum's dtype. */
+void sglcpu_finish_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, void *out, const void *accumulators,
+                        int64_t count);
 
 typedef struct sglcpu_tile {
     const sglexec_kernel *kernel;
@@ -152,6 +161,7 @@ typedef struct sglcpu_tile {
     sglcpu_calls once; /* stores of columns and of numbers: by the tasks of the first rows */
     sglcpu_sum *folds, *columns, *totals;
     int fold_count, column_count, total_count;
+    int64_t stage; /* in scratch: see sglcpu_block_load */
     int64_t scratch_bytes, work_bytes;
 } sglcpu_tile;
 

@@ -9,7 +9,7 @@
 
 static const sglexec_step *step_at(const sglcpu_planner *pl, int64_t s) { return &pl->kernel->steps.data[s]; }
 
-/* A list while it grows; at most four calls come of a step. */
+/* A list while it grows; at most five calls come of a step. */
 typedef struct list {
     sglcpu_call *data;
     int count;
@@ -18,7 +18,7 @@ typedef struct list {
 static sgl_status list_new(sglcpu_planner *pl, list *l)
 {
     l->count = 0;
-    l->data = sglcore_arena_alloc(pl->temporary, (size_t)(4 * pl->kernel->steps.count + 1) * sizeof *l->data);
+    l->data = sglcore_arena_alloc(pl->temporary, (size_t)(5 * pl->kernel->steps.count + 1) * sizeof *l->data);
     return l->data == NULL ? SGL_OUT_OF_MEMORY : SGL_OK;
 }
 
@@ -96,7 +96,7 @@ static sglcpu_map_fn find_map(const sglcpu_planner *pl, const sglcpu_call *call,
     if (op == SGLIR_OP_CAST || op == SGLIR_OP_STOP_GRADIENT || op == SGLIR_OP_COPY) {
         return numbers == 0 ? sglcpu_cast(from, (sgl_dtype)call->dtype) : NULL;
     }
-    int real = sglcpu_float_index(from);
+    int real = sglcpu_held_index(from);
     if (real < 0) return sglcpu_int_map(op, from, numbers);
     const sglcpu_float_ops *ops = pl->p->isa->floats[real];
     bool exact = call->step->id != 0;
@@ -148,7 +148,7 @@ static sgl_status choose_map(sglcpu_planner *pl, list *l, uint8_t level, sglcpu_
 static void choose_fold(sglcpu_planner *pl, list *l, sglcpu_call *call)
 {
     sgl_dtype dtype = (sgl_dtype)pl->registers[call->args[0]].dtype;
-    int real = sglcpu_float_index(dtype), fold = fold_of((sglir_op)call->step->op);
+    int real = sglcpu_held_index(dtype), fold = fold_of((sglir_op)call->step->op);
     spread_numbers(pl, l, SGLEXEC_FULL, call);
     if (call->arg_count == 2) {
         call->fn.fold = pl->p->isa->floats[real]->fold_product;
@@ -157,6 +157,45 @@ static void choose_fold(sglcpu_planner *pl, list *l, sglcpu_call *call)
     } else {
         call->fn.fold = real < 0 ? sglcpu_int_fold(fold, dtype) : pl->p->isa->floats[real]->fold[fold];
     }
+}
+
+/* What the op gives of numbers of a dtype is one again, whatever the dtype. */
+static bool keeps_dtype(sglir_op op, bool is_float)
+{
+    switch (op) {
+    case SGLIR_OP_NEG:
+    case SGLIR_OP_ABS: return is_float;
+    case SGLIR_OP_SIGN:
+    case SGLIR_OP_FLOOR:
+    case SGLIR_OP_ROUND:
+    case SGLIR_OP_BIT_NOT:
+    case SGLIR_OP_BIT_AND:
+    case SGLIR_OP_BIT_OR:
+    case SGLIR_OP_BIT_XOR:
+    case SGLIR_OP_SHIFT_RIGHT:
+    case SGLIR_OP_MAXIMUM:
+    case SGLIR_OP_MINIMUM:
+    case SGLIR_OP_SELECT:
+    case SGLIR_OP_STOP_GRADIENT:
+    case SGLIR_OP_COPY: return true;
+    default: return false;
+    }
+}
+
+/* After a call that may give what is no number of its dtype, one that rounds it, or wraps it, where it lies. */
+static void settle(const sglcpu_planner *pl, list *l, const sglcpu_call *call)
+{
+    bool makes = call->kind == SGLCPU_CALL_MAP || call->kind == SGLCPU_CALL_COUNTER || call->kind == SGLCPU_CALL_RANDOM;
+    sglcpu_map_fn fn = sglcpu_settle(pl->p->isa, (sgl_dtype)call->dtype);
+    if (!makes || fn == NULL || !pl->registers[call->out].computed_with) return;
+    if (call->kind == SGLCPU_CALL_MAP && keeps_dtype((sglir_op)call->step->op, call->dtype != SGL_I4)) return;
+    l->data[l->count++] = (sglcpu_call){ .kind = SGLCPU_CALL_MAP,
+                                         .arg_count = 1,
+                                         .dtype = call->dtype,
+                                         .out = call->out,
+                                         .args = { call->out },
+                                         .fn.map = fn,
+                                         .step = call->step };
 }
 
 /* Fills in the loops of `from`, into `to`, spreading numbers before the calls that need it. */
@@ -172,8 +211,8 @@ static sgl_status choose_loops(sglcpu_planner *pl, uint8_t level, const list *fr
         case SGLCPU_CALL_COLUMNS:
         case SGLCPU_CALL_TOTAL: choose_fold(pl, to, &call); break;
         case SGLCPU_CALL_RANDOM: {
-            int real = sglcpu_float_index((sgl_dtype)call.dtype);
-            if (real < 0) return sglcore_fail(pl->p->env, SGL_UNSUPPORTED, "cpu: random numbers are f32 or f64");
+            int real = sglcpu_held_index((sgl_dtype)call.dtype);
+            if (real < 0) return sglcore_fail(pl->p->env, SGL_UNSUPPORTED, "cpu: random numbers are floats");
             const sglcpu_isa *isa = pl->p->isa;
             call.fn.random = call.step->op == SGLIR_OP_RANDOM_NORMAL ? isa->normal[real] : isa->uniform[real];
             break;
@@ -182,6 +221,7 @@ static sgl_status choose_loops(sglcpu_planner *pl, uint8_t level, const list *fr
         default: break;
         }
         to->data[to->count++] = call;
+        settle(pl, to, &call);
     }
     return SGL_OK;
 }

@@ -51,7 +51,7 @@ static bool can_make_in_place(const sglcpu_planner *pl, const sglcpu_calls *call
     const sglcpu_call *call = &calls->data[store];
     const sglcpu_register *r = &pl->registers[call->args[0]];
     if (r->form != SGLEXEC_FULL || r->streamed || r->home != SGLCPU_HOME_NONE || call->numbers != 0) return false;
-    if (r->phase != pl->tile->phase_count - 1 || !sglcpu_can_stream(pl, call->path)) return false;
+    if (r->phase != pl->tile->phase_count - 1 || !sglcpu_can_stream(pl, call->path, r->dtype)) return false;
     bool made = false;
     for (int i = 0; i < calls->count; i++) {
         const sglcpu_call *other = &calls->data[i];
@@ -92,7 +92,7 @@ static void place_register(sglcpu_planner *pl, int number)
     sglcpu_tile *tile = pl->tile;
     const sglcpu_register *r = &pl->registers[number];
     sglcpu_slot *slot = &tile->slots[number];
-    int64_t size = sglcpu_size((sgl_dtype)r->dtype);
+    int64_t size = sglcpu_held_size((sgl_dtype)r->dtype);
     *slot = (sglcpu_slot){ .kind = SGLCPU_SLOT_TILE, .size = (uint8_t)size, .operand = r->operand, .path = r->path };
     if (r->form == SGLEXEC_ONE) {
         slot->kind = SGLCPU_SLOT_ONE;
@@ -226,6 +226,18 @@ static void place_sums(sglcpu_tile *tile)
     }
 }
 
+/* Room for a block of elements on their way between a buffer and a register that holds them otherwise. */
+static void place_stage(sglcpu_planner *pl)
+{
+    sglcpu_tile *tile = pl->tile;
+    for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
+        if (!sglcpu_is_narrow((sgl_dtype)pl->kernel->steps.data[s].dtype)) continue;
+        int64_t elements = sglcpu_max(tile->tile_rows * sglcpu_max(tile->tile_cols, 1), tile->split.strip);
+        tile->stage = take_scratch(tile, elements * (int64_t)sizeof(uint16_t));
+        return;
+    }
+}
+
 sgl_status sglcpu_tile_place(sglcpu_planner *pl)
 {
     sglcpu_tile *tile = pl->tile;
@@ -239,5 +251,6 @@ sgl_status sglcpu_tile_place(sglcpu_planner *pl)
     SGLCORE_TRY(place_tiles(pl));
     for (int q = 0; q < tile->phase_count; q++) SGLCORE_TRY(list_moving(pl, &tile->phases[q]));
     place_sums(tile);
+    place_stage(pl);
     return SGL_OK;
 }

@@ -46,7 +46,7 @@ enum {
 static void choose_tiles(sglcpu_planner *pl)
 {
     sglcpu_tile *tile = pl->tile;
-    bool whole_rows = false, sums = false, turned = false, wide = false, reduces = false;
+    bool whole_rows = false, sums = false, turned = false, wide = false, reduces = false, halves = false;
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
         reduces |= step->kind == SGLEXEC_REDUCE;
@@ -54,11 +54,17 @@ static void choose_tiles(sglcpu_planner *pl)
         sums |= step->kind == SGLEXEC_COLUMN_SUM;
         turned |= is_turned(pl, step);
         wide |= sglcpu_size(step->dtype) > 4;
+        halves |= step->kind == SGLEXEC_STORE && step->dtype == SGL_I4;
     }
     int64_t rows, cols, elements = SGLCPU_TILE_BYTES / (wide ? 8 : 4);
     if (reduces || sums) elements *= 2; /* what runs once per tile's rows costs as much as a step over a short row */
     count_split(pl, &rows, &cols);
     tile->split = sglcpu_split_of(rows, cols, whole_rows, sums);
+    if (halves) { /* two elements share a byte: one task, so that no two threads write to it */
+        tile->split = (sglcpu_split){
+            .rows = rows, .cols = cols, .row_block = sglcpu_max(rows, 1), .row_tasks = 1, .strip = cols, .strips = 1
+        };
+    }
     int64_t strip = sglcpu_max(tile->split.strip, 1);
     if (turned) {
         tile->tile_rows = TURNED_ROWS;
@@ -97,9 +103,10 @@ const sglcpu_path *sglcpu_planner_path(sglcpu_planner *pl, const sglexec_map *ma
     return path;
 }
 
-bool sglcpu_can_stream(const sglcpu_planner *pl, const sglcpu_path *path)
+bool sglcpu_can_stream(const sglcpu_planner *pl, const sglcpu_path *path, uint8_t dtype)
 {
-    return sglcpu_path_is_plain(path) && (pl->tile->tile_rows == 1 || sglcpu_path_rows_even(path));
+    return sglcpu_held((sgl_dtype)dtype) == (sgl_dtype)dtype && sglcpu_path_is_plain(path) &&
+           (pl->tile->tile_rows == 1 || sglcpu_path_rows_even(path));
 }
 
 static uint8_t join_forms(uint8_t a, uint8_t b)
@@ -129,8 +136,9 @@ static sgl_status describe_register(sglcpu_planner *pl, int64_t s)
     if (r->path == NULL) return SGL_OUT_OF_MEMORY;
     if (step->kind != SGLEXEC_LOAD) return SGL_OK;
     r->operand = step->operand;
-    r->streamed = (r->form == SGLEXEC_FULL && sglcpu_can_stream(pl, r->path)) ||
-                  (r->form == SGLEXEC_COL && sglcpu_path_is_plain(r->path) && pl->tile->tile_rows == 1);
+    bool as_held = sglcpu_held((sgl_dtype)r->dtype) == (sgl_dtype)r->dtype;
+    r->streamed = (r->form == SGLEXEC_FULL && sglcpu_can_stream(pl, r->path, r->dtype)) ||
+                  (r->form == SGLEXEC_COL && as_held && sglcpu_path_is_plain(r->path) && pl->tile->tile_rows == 1);
     return SGL_OK;
 }
 
@@ -138,12 +146,6 @@ static sgl_status describe_registers(sglcpu_planner *pl)
 {
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
-        if (!sglcpu_dtype_known((sgl_dtype)step->dtype)) {
-            return sglcore_fail(pl->p->env, SGL_UNSUPPORTED,
-                                "cpu: %s in %s; the CPU computes in f32, f64, integers and bool",
-                                step->kind == SGLEXEC_COMPUTE ? sglir_ops[step->op].name : "a kernel",
-                                sgl_dtype_name((sgl_dtype)step->dtype));
-        }
         if (sglcpu_makes_register(step)) SGLCORE_TRY(describe_register(pl, s));
     }
     return SGL_OK;
@@ -173,7 +175,7 @@ static sgl_status take_home_in_output(sglcpu_planner *pl, const sglexec_step *st
     if (r->form != SGLEXEC_FULL || r->streamed || r->home != SGLCPU_HOME_NONE) return SGL_OK;
     const sglcpu_path *path = sglcpu_planner_path(pl, &store->map);
     if (path == NULL) return SGL_OUT_OF_MEMORY;
-    if (!sglcpu_can_stream(pl, path)) return SGL_OK;
+    if (!sglcpu_can_stream(pl, path, r->dtype)) return SGL_OK;
     r->home = SGLCPU_HOME_OUTPUT;
     r->home_path = path;
     r->operand = store->operand;
@@ -219,8 +221,19 @@ static void keep_residents(sglcpu_planner *pl)
             if (!at->crosses || at->home != SGLCPU_HOME_NONE) continue;
             uint8_t kind = step_at(pl, at->made_by)->kind;
             if (kind != SGLEXEC_COMPUTE && kind != SGLEXEC_RANDOM) continue;
-            bytes += pl->tile->split.cols * sglcpu_size((sgl_dtype)at->dtype) * pl->tile->tile_rows;
+            bytes += pl->tile->split.cols * sglcpu_held_size((sgl_dtype)at->dtype) * pl->tile->tile_rows;
             if (pass == 1) at->home = SGLCPU_HOME_SCRATCH;
+        }
+    }
+}
+
+/* Registers that are only ever stored need no settling of their own: storing rounds. */
+static void mark_rounded(sglcpu_planner *pl)
+{
+    for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
+        const sglexec_step *step = step_at(pl, s);
+        for (int i = 0; step->kind != SGLEXEC_STORE && i < sglcpu_step_args(step); i++) {
+            pl->registers[step->args[i]].computed_with = true;
         }
     }
 }
@@ -257,6 +270,7 @@ static sgl_status make_plan(sglcpu_planner *pl)
     choose_split(pl);
     choose_tiles(pl);
     SGLCORE_TRY(describe_registers(pl));
+    mark_rounded(pl);
     SGLCORE_TRY(decide_when(pl));
     keep_residents(pl);
     SGLCORE_TRY(sglcpu_tile_calls(pl));

@@ -13,6 +13,7 @@ typedef struct sglcpu_register {
     uint8_t home;
     bool streamed;           /* a load that needs no copy */
     bool crosses;            /* a later phase uses it */
+    bool computed_with;      /* some step other than a store uses it */
     int32_t made_by;         /* step, or -1: made by the planner */
     uint32_t operand;        /* of a load, or of the output that is its home */
     const sglcpu_path *path; /* of a load, a counter, random numbers */
@@ -43,12 +44,12 @@ static inline bool sglcpu_makes_register(const sglexec_step *step) { return step
 int sglcpu_step_args(const sglexec_step *step);
 /* A path in the plan's memory, by the split in use; NULL when memory is out. */
 const sglcpu_path *sglcpu_planner_path(sglcpu_planner *planner, const sglexec_map *map);
-/* Columns side by side: a tile of it may be used where it lies. */
-bool sglcpu_can_stream(const sglcpu_planner *planner, const sglcpu_path *path);
+/* Stored as it is held, columns side by side: a tile of it may be used where it lies. */
+bool sglcpu_can_stream(const sglcpu_planner *planner, const sglcpu_path *path, uint8_t dtype);
 
 static inline bool sglcpu_operands_overlap(const sglexec_operand *a, const sglexec_operand *b)
 {
-    int64_t a_bytes = sglcpu_elements(a) * sglcpu_size(a->dtype), b_bytes = sglcpu_elements(b) * sglcpu_size(b->dtype);
+    int64_t a_bytes = sglcpu_bytes(a), b_bytes = sglcpu_bytes(b);
     return a->space == b->space && a->offset < b->offset + b_bytes && b->offset < a->offset + a_bytes;
 }
 

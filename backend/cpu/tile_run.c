@@ -95,10 +95,12 @@ static void run_pieces(const run *r, const sglcpu_call *call)
     int64_t rest = r->block.rows * r->block.cols; /* 1-D domains: a block is a run of it */
     int64_t p = find_piece(pieces, call->step->piece_count, index);
     char *out = r->at[call->out];
+    sgl_dtype dtype = (sgl_dtype)call->dtype;
     if (slot->kind == SGLCPU_SLOT_TILE) {
         out = r->scratch + slot->place;
         r->at[call->out] = out;
-        if (index + rest <= pieces[p].start + pieces[p].count) { /* all of one piece: used where it lies */
+        if (sglcpu_held(dtype) == dtype &&
+            index + rest <= pieces[p].start + pieces[p].count) { /* all of one piece: used where it lies */
             const char *from = operand_at(r, pieces[p].operand) + (index - pieces[p].start) * slot->size;
             r->at[call->out] = (char *)(uintptr_t)from;
             return;
@@ -106,8 +108,9 @@ static void run_pieces(const run *r, const sglcpu_call *call)
     }
     for (; rest > 0; p++) {
         int64_t count = sglcpu_min(rest, pieces[p].start + pieces[p].count - index);
-        const char *from = operand_at(r, pieces[p].operand) + (index - pieces[p].start) * slot->size;
-        if (count > 0) memcpy(out, from, (size_t)(count * slot->size));
+        if (count > 0)
+            sglcpu_load_run(r->launch->isa, dtype, out, operand_at(r, pieces[p].operand), index - pieces[p].start,
+                            count);
         out += count * slot->size;
         index += count;
         rest -= count;
@@ -189,8 +192,8 @@ static char *column_sums(const run *r, const sglcpu_sum *sum, int64_t col)
 static void run_columns(const run *r, const sglcpu_call *call)
 {
     const sglcpu_sum *sum = &r->tile->columns[call->sum];
-    int64_t size = sglcpu_size((sgl_dtype)sum->dtype);
-    char *out = sglcpu_float_index((sgl_dtype)sum->dtype) < 0
+    int64_t size = sglcpu_held_size((sgl_dtype)sum->dtype);
+    char *out = sglcpu_held_index((sgl_dtype)sum->dtype) < 0
                     ? column_sums(r, sum, r->block.col)
                     : r->scratch + sum->near + (r->block.col - r->strip_first) * size;
     call->fn.columns(out, r->at[call->args[0]], r->row_bytes[call->args[0]], r->block.rows, r->block.cols);
@@ -198,32 +201,34 @@ static void run_columns(const run *r, const sglcpu_call *call)
 
 static void run_store(const run *r, const sglcpu_call *call)
 {
-    int64_t size = sglcpu_size((sgl_dtype)call->dtype);
-    char *to = sglcpu_at(r->launch, &r->tile->operands[call->step->operand]);
+    const sglexec_operand *operand = &r->tile->operands[call->step->operand];
+    const sglcpu_isa *isa = r->launch->isa;
+    sgl_dtype dtype = (sgl_dtype)call->dtype;
+    char *to = sglcpu_at(r->launch, operand), *stage = r->scratch + r->tile->stage;
     const char *from = r->at[call->args[0]];
+    int64_t whole = sglcpu_elements(operand);
     int64_t row_bytes = r->row_bytes[call->args[0]];
     if (call->numbers == 0) {
-        sglcpu_path_store(call->path, size, to, &r->block, from, row_bytes);
+        sglcpu_block_store(isa, dtype, call->path, to, whole, &r->block, from, row_bytes, stage);
         return;
     }
     for (int64_t row = 0; row < r->block.rows; row++) {
         sglcpu_block one = { .row = r->block.row + row, .rows = 1, .cols = 1 };
         for (int64_t col = 0; col < r->block.cols; col++) {
             one.col = r->block.col + col;
-            sglcpu_path_store(call->path, size, to, &one, from + row * row_bytes, 0);
+            sglcpu_block_store(isa, dtype, call->path, to, whole, &one, from + row * row_bytes, 0, stage);
         }
     }
 }
 
 static void run_call(const run *r, const sglcpu_call *call)
 {
-    const sglcpu_slot *slot = &r->tile->slots[call->out];
     switch (call->kind) {
     case SGLCPU_CALL_MAP: run_map(r, call); return;
     case SGLCPU_CALL_SPREAD: run_spread(r, call); return;
     case SGLCPU_CALL_LOAD:
-        sglcpu_path_load(call->path, slot->size, operand_at(r, call->step->operand), &r->block, r->at[call->out],
-                         r->row_bytes[call->out]);
+        sglcpu_block_load(r->launch->isa, (sgl_dtype)call->dtype, call->path, operand_at(r, call->step->operand),
+                          &r->block, r->at[call->out], r->row_bytes[call->out], r->scratch + r->tile->stage);
         return;
     case SGLCPU_CALL_PIECES: run_pieces(r, call); return;
     case SGLCPU_CALL_NUMBER: sglcpu_put_number(r->at[call->out], (sgl_dtype)call->dtype, call->step->value); return;
@@ -353,7 +358,7 @@ static void run_phase(run *r, const sglcpu_phase *phase, int64_t strip_end)
     }
     for (int i = 0; i < phase->fold_count; i++) {
         const sglcpu_sum *sum = &tile->folds[phase->fold_first + i];
-        sglcpu_finish_sums(sum, r->at[sum->slot], r->scratch + sum->place, r->block.rows);
+        sglcpu_finish_sums(r->launch->isa, sum, r->at[sum->slot], r->scratch + sum->place, r->block.rows);
     }
 }
 
@@ -379,7 +384,7 @@ static void spill_columns(run *r, int64_t rows, bool last)
     int64_t count = sglcpu_min(r->strip_first + r->tile->split.strip, r->tile->split.cols) - r->strip_first;
     for (int i = 0; i < r->tile->column_count; i++) {
         const sglcpu_sum *sum = &r->tile->columns[i];
-        int real = sglcpu_float_index((sgl_dtype)sum->dtype);
+        int real = sglcpu_held_index((sgl_dtype)sum->dtype);
         if (real < 0) continue;
         double *sums = (double *)(void *)column_sums(r, sum, r->strip_first);
         r->launch->isa->floats[real]->spill[sum->fold](sums, r->scratch + sum->near, count);
@@ -436,6 +441,15 @@ static void run_task(void *context, int64_t task, int worker)
 
 enum { JOIN_COLUMNS = 512 }; /* of a task that brings column sums together */
 
+/* Elements first .. of a result from its accumulators, which become held elements on the way. */
+static void store_sums(const job *j, const sglcpu_sum *sum, int64_t first, char *accumulators, int64_t count)
+{
+    const sglexec_operand *operand = &j->tile->operands[sum->operand];
+    sglcpu_finish_sums(j->launch->isa, sum, accumulators, accumulators, count);
+    sglcpu_store_run(j->launch->isa, (sgl_dtype)sum->dtype, sglcpu_at(j->launch, operand), first, accumulators, count,
+                     sglcpu_elements(operand));
+}
+
 static void join_columns(void *context, int64_t task, int worker)
 {
     (void)worker;
@@ -450,8 +464,7 @@ static void join_columns(void *context, int64_t task, int worker)
         sglcpu_join_sums(j->launch->isa, sum, joined, j->launch->work + sum->place + (row_task * cols + first) * 8,
                          count);
     }
-    char *to = sglcpu_at(j->launch, &tile->operands[sum->operand]);
-    sglcpu_finish_sums(sum, to + first * sglcpu_size((sgl_dtype)sum->dtype), joined, count);
+    store_sums(j, sum, first, joined, count);
 }
 
 static void join_totals(const job *j)
@@ -463,7 +476,7 @@ static void join_totals(const job *j)
         sglcpu_start_sums(sum, joined, 1);
         for (int64_t t = 0; t < tasks; t++)
             sglcpu_join_sums(j->launch->isa, sum, joined, j->launch->work + sum->place + t * 8, 1);
-        sglcpu_finish_sums(sum, sglcpu_at(j->launch, &j->tile->operands[sum->operand]), joined, 1);
+        store_sums(j, sum, 0, joined, 1);
     }
 }
 

@@ -14,6 +14,7 @@ static int64_t least_int(sgl_dtype dtype)
     case SGL_I32: return INT32_MIN;
     case SGL_I16: return INT16_MIN;
     case SGL_I8: return INT8_MIN;
+    case SGL_I4: return -8;
     default: return 0;
     }
 }
@@ -25,6 +26,7 @@ static int64_t largest_int(sgl_dtype dtype)
     case SGL_I32: return INT32_MAX;
     case SGL_I16: return INT16_MAX;
     case SGL_I8: return INT8_MAX;
+    case SGL_I4: return 7;
     case SGL_U8: return UINT8_MAX;
     case SGL_U16: return UINT16_MAX;
     case SGL_U32: return UINT32_MAX;
@@ -36,7 +38,7 @@ static int64_t largest_int(sgl_dtype dtype)
 void sglcpu_start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count)
 {
     sgl_dtype dtype = (sgl_dtype)sum->dtype;
-    bool is_float = sglcpu_float_index(dtype) >= 0;
+    bool is_float = sglcpu_held_index(dtype) >= 0;
     union {
         double real;
         int64_t integer;
@@ -57,27 +59,31 @@ void sglcpu_start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count)
     sglcpu_spread(accumulators, &start, 8, count);
 }
 
-void sglcpu_finish_sums(const sglcpu_sum *sum, void *out, const void *accumulators, int64_t count)
+void sglcpu_finish_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, void *out, const void *accumulators,
+                        int64_t count)
 {
     sgl_dtype dtype = (sgl_dtype)sum->dtype;
-    sgl_dtype from = sglcpu_float_index(dtype) >= 0 ? SGL_F64 : SGL_I64;
+    sgl_dtype from = sglcpu_held_index(dtype) >= 0 ? SGL_F64 : SGL_I64;
+    sglcpu_map_fn settle = sglcpu_settle(isa, dtype);
     sglcpu_cast(from, dtype)(out, accumulators, NULL, NULL, count);
+    if (settle != NULL) settle(out, out, NULL, NULL, count);
 }
 
 /* Folds accumulators into others, one by one. */
 void sglcpu_join_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, const char *from, int64_t count)
 {
-    bool is_float = sglcpu_float_index((sgl_dtype)sum->dtype) >= 0;
+    bool is_float = sglcpu_held_index((sgl_dtype)sum->dtype) >= 0;
     sglcpu_columns_fn columns = is_float ? isa->floats[1]->columns[sum->fold] : sglcpu_int_columns(sum->fold, SGL_I64);
     columns(into, from, 0, 1, count);
 }
 
+/* Not settled: f8e4m3 has no infinity to begin with. */
 void sglcpu_start_near(const sglcpu_sum *sum, char *near, int64_t count)
 {
     sgl_dtype dtype = (sgl_dtype)sum->dtype;
     _Alignas(8) char neutral[8], number[8];
-    if (sglcpu_float_index(dtype) < 0) return;
+    if (sglcpu_held_index(dtype) < 0) return;
     sglcpu_start_sums(sum, neutral, 1);
-    sglcpu_finish_sums(sum, number, neutral, 1);
-    sglcpu_spread(near, number, sglcpu_size(dtype), count);
+    sglcpu_cast(SGL_F64, sglcpu_held(dtype))(number, neutral, NULL, NULL, 1);
+    sglcpu_spread(near, number, sglcpu_held_size(dtype), count);
 }

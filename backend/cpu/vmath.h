@@ -1,7 +1,7 @@
 /*
  * vmath.h: elementary functions over arrays, for the CPU backend's elementwise loops.
  *
- * sglcpu_<name>_f32(out, in, count) and sglcpu_<name>_f64(out, in, count) for <name> in exp, log, tanh, erf, sin, cos,
+ * sglcpu_<name>_f32(out, in, count) and sglcpu_<name>_f64(out, in, count) for <name> in exp, expm1, log, log1p, tanh, erf, sin, cos,
  * sigmoid, silu, gelu_tanh, and the scalar sglcpu_<name>_f32_one / _f64_one behind them.
  * In: count elements at in. Out: as many at out, which is either in itself or does not overlap it.
  * float32 is ours, vectorised by the compiler for the ISA of the including unit (accuracy: vmath_f32.h); float64 is
@@ -38,7 +38,9 @@
     }
 
 SGLCPU_VMATH_ARRAY(sglcpu_exp_f32)
+SGLCPU_VMATH_ARRAY(sglcpu_expm1_f32)
 SGLCPU_VMATH_ARRAY(sglcpu_log_f32)
+SGLCPU_VMATH_ARRAY(sglcpu_log1p_f32)
 SGLCPU_VMATH_ARRAY(sglcpu_tanh_f32)
 SGLCPU_VMATH_ARRAY(sglcpu_erf_f32)
 SGLCPU_VMATH_ARRAY(sglcpu_sigmoid_f32)
@@ -86,7 +88,11 @@ SGLCPU_VMATH_TRIG_ARRAY(sglcpu_cos_f32, sglcpu_cos_near_f32)
 
 static inline double sglcpu_exp_f64_one(double x) { return exp(x); }
 
+static inline double sglcpu_expm1_f64_one(double x) { return expm1(x); }
+
 static inline double sglcpu_log_f64_one(double x) { return log(x); }
+
+static inline double sglcpu_log1p_f64_one(double x) { return log1p(x); }
 
 static inline double sglcpu_tanh_f64_one(double x) { return tanh(x); }
 
@@ -117,7 +123,9 @@ static inline double sglcpu_gelu_tanh_f64_one(double x)
 }
 
 SGLCPU_VMATH_ARRAY_F64(sglcpu_exp_f64)
+SGLCPU_VMATH_ARRAY_F64(sglcpu_expm1_f64)
 SGLCPU_VMATH_ARRAY_F64(sglcpu_log_f64)
+SGLCPU_VMATH_ARRAY_F64(sglcpu_log1p_f64)
 SGLCPU_VMATH_ARRAY_F64(sglcpu_tanh_f64)
 SGLCPU_VMATH_ARRAY_F64(sglcpu_erf_f64)
 SGLCPU_VMATH_ARRAY_F64(sglcpu_sin_f64)

@@ -1,11 +1,11 @@
 /*
- * vmath_f32.h: one float at a time: exp, log, tanh, erf, sigmoid, silu, gelu_tanh; sin and cos in vmath_trig_f32.h.
+ * vmath_f32.h: one float at a time: exp, expm1, log, log1p, tanh, erf, sigmoid, silu, gelu_tanh; sin and cos in vmath_trig_f32.h.
  *
  * Every core is branch-free straight-line C (selects, bit moves, no table, no call), so a loop that calls it is
  * vectorised by gcc and clang for whatever ISA its translation unit is compiled for. A translation unit per ISA
  * includes this file; hence only static inline functions live here.
  * In: any float, also inf, nan, -0 and subnormals. Out: libm's special values, and in ulps of the true value at most
- * 1 for log, 1 for exp (1.25 without fma), 2 for tanh, erf, sin and cos, 2.75 for sigmoid, 4 for silu and gelu_tanh (the
+ * 1 for log, 1 for exp (1.25 without fma), 2 for expm1, log1p, tanh, erf, sin and cos, 2.75 for sigmoid, 4 for silu and gelu_tanh (the
  * last two relax on the far left, where they vanish); tests/unit/vmath_cases.h sweeps all floats and holds these bounds.
  *
  * Odd invariant: the same input gives the same bits in a vector body and in its scalar tail, so the compiler must have
@@ -116,6 +116,31 @@ SGLCPU_VMATH_CORE float sglcpu_exp_f32_one(float x)
     return sglcpu_exp_reduced_f32(r) * scale1 * scale2;
 }
 
+/*
+ * exp(x) - 1 = 2^n (exp(r) - 1) + (2^n - 1). Below -30 it is -1, and beyond 89 inf, as at those. Half of it is computed and
+ * doubled, because 2^128 is no float; what is so small that it is x itself is given back as it is, with its sign.
+ */
+SGLCPU_VMATH_CORE float sglcpu_expm1_f32_one(float x)
+{
+    float v = x < -30.0f ? -30.0f : x;
+    v = v > 89.0f ? 89.0f : v;
+    const float rounder = SGLCPU_VMATH_ROUNDER + 126.0f;
+    const float rounded = sglcpu_fma_f32(v, SGLCPU_VMATH_LOG2_E, rounder);
+    const float n = rounded - rounder;
+    float r = sglcpu_fma_f32(n, -SGLCPU_VMATH_LN2_HI, v);
+    r = sglcpu_fma_f32(n, -SGLCPU_VMATH_LN2_LO, r);
+
+    const float square = r * r;
+    const float p2 = sglcpu_fma_f32(0x1.55549p-3f, r, 0x1.fffffap-2f);
+    float p4 = sglcpu_fma_f32(0x1.123b1p-7f, r, 0x1.555a22p-5f);
+    p4 = sglcpu_fma_f32(0x1.69546ap-10f, square, p4);
+    const float p = sglcpu_fma_f32(p4, square, p2);
+    const float reduced = sglcpu_fma_f32(p, square, r);
+    const float half = sglcpu_float_f32(sglcpu_bits_f32(rounded) << 23); /* 2^(n - 1) */
+    const float y = 2.0f * sglcpu_fma_f32(reduced, half, half - 0.5f);
+    return sglcpu_abs_f32(x) < 0x1p-25f ? x : y;
+}
+
 /* exp(v) for -87 <= v <= 88 (or nan), where 2^n is one float: for functions that know their argument. */
 SGLCPU_VMATH_CORE float sglcpu_exp_normal_f32(float v)
 {
@@ -160,6 +185,46 @@ SGLCPU_VMATH_CORE float sglcpu_log_f32_one(float x)
     y = x <= 0x1.fffffep127f ? y : x; /* inf and nan */
     y = x < 0.0f ? SGLCPU_VMATH_NAN : y;
     return x == 0.0f ? -SGLCPU_VMATH_INF : y;
+}
+
+/*
+ * log(1 + x): as log of u = 1 + x, but where u stays in the middle range with f = x itself, and elsewhere with f + c / 2^e, c
+ * being what the sum lost: u + c is 1 + x exactly (two-sum of Knuth).
+ */
+SGLCPU_VMATH_CORE float sglcpu_log1p_f32_one(float x)
+{
+    const float u = 1.0f + x, back = u - 1.0f;
+    const float lost = (1.0f - (u - back)) + (x - back);
+
+    const uint32_t root_half = 0x3f3504f3u;
+    const uint32_t bits = sglcpu_bits_f32(u);
+    const int32_t exponent = (int32_t)(bits - root_half) >> 23;
+    const float e = (float)exponent;
+    const uint32_t inverse = (uint32_t)(127 - (exponent > 126 ? 126 : exponent)) << 23; /* beyond, lost is nothing */
+    const float scaled = lost * sglcpu_float_f32(inverse);
+    const float m = sglcpu_float_f32(bits - ((uint32_t)exponent << 23)) - 1.0f;
+    const float f = exponent == 0 ? x : m;
+    const float rest = exponent == 0 ? 0.0f : scaled;
+
+    float p = -0x1.2a6f78p-4f;
+    p = sglcpu_fma_f32(p, f, 0x1.015974p-3f);
+    p = sglcpu_fma_f32(p, f, -0x1.0e96ccp-3f);
+    p = sglcpu_fma_f32(p, f, 0x1.239ce2p-3f);
+    p = sglcpu_fma_f32(p, f, -0x1.5466fep-3f);
+    p = sglcpu_fma_f32(p, f, 0x1.99944ep-3f);
+    p = sglcpu_fma_f32(p, f, -0x1.000234p-2f);
+    p = sglcpu_fma_f32(p, f, 0x1.55557p-2f);
+
+    const float square = f * f;
+    const float low = sglcpu_fma_f32(e, SGLCPU_VMATH_LN2_LO, rest);
+    float y = sglcpu_fma_f32(p * f, square, low);
+    y = sglcpu_fma_f32(square, -0.5f, y);
+    y = sglcpu_fma_f32(e, SGLCPU_VMATH_LN2_HI, f + y);
+
+    y = x <= 0x1.fffffep127f ? y : x; /* inf and nan */
+    y = x < -1.0f ? SGLCPU_VMATH_NAN : y;
+    y = sglcpu_abs_f32(x) < 0x1p-25f ? x : y;
+    return x == -1.0f ? -SGLCPU_VMATH_INF : y;
 }
 
 /*

@@ -23,9 +23,11 @@ typedef struct bench {
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
+static sgl_dtype floats = SGL_F32; /* of all inputs */
+
 static sglir_id input(sglir_graph *g, const char *name, int rank, const int64_t *dims)
 {
-    sglir_type type = sglir_type_make(SGL_F32, rank, dims);
+    sglir_type type = sglir_type_make(floats, rank, dims);
     return sglir_input(g, SGL_FEED, name, &type);
 }
 
@@ -43,6 +45,14 @@ static void product(sglir_graph *g, int64_t m, int64_t n, int64_t k, bool a_turn
     const int64_t of_a = a_turned ? 0 : 1, of_b = b_turned ? 1 : 0;
     sglir_id a = input(g, "a", 2, a_dims), b = input(g, "b", 2, b_dims);
     fetch(g, "y", sglir_dot(g, a, b, 0, NULL, NULL, 1, &of_a, &of_b));
+}
+
+/* The same graph of bf16. */
+static void in_bf16(sglir_graph *g, void (*build)(sglir_graph *g))
+{
+    floats = SGL_BF16;
+    build(g);
+    floats = SGL_F32;
 }
 
 static void large_product(sglir_graph *g) { product(g, 2048, 2048, 2048, false, false); }
@@ -68,6 +78,20 @@ static void chain_over(sglir_graph *g, const int64_t *dims)
 
 static void chain(sglir_graph *g) { chain_over(g, wide); }
 static void near_chain(sglir_graph *g) { chain_over(g, near); }
+
+static void near_swiglu(sglir_graph *g)
+{
+    sglir_id gate = input(g, "a", 2, near), up = input(g, "b", 2, near);
+    fetch(g, "y", sglir_mul(g, sglir_unary(g, SGLIR_OP_SILU, gate), up));
+}
+
+static void near_gelu(sglir_graph *g) { fetch(g, "y", sglir_unary(g, SGLIR_OP_GELU, input(g, "a", 2, near))); }
+static void near_sum(sglir_graph *g) { fetch(g, "y", sglir_add(g, input(g, "a", 2, near), input(g, "b", 2, near))); }
+static void bf16_chain(sglir_graph *g) { in_bf16(g, near_chain); }
+static void bf16_swiglu(sglir_graph *g) { in_bf16(g, near_swiglu); }
+static void bf16_gelu(sglir_graph *g) { in_bf16(g, near_gelu); }
+static void bf16_sum(sglir_graph *g) { in_bf16(g, near_sum); }
+static void bf16_product(sglir_graph *g) { in_bf16(g, linear_product); }
 
 static void swiglu(sglir_graph *g)
 {
@@ -204,6 +228,35 @@ static void rope(sglir_graph *g)
     fetch(g, "y", sglir_emit(g, SGLIR_OP_ROPE, args, 2, NULL, 0, NULL));
 }
 
+/* 32 images of 32 x 32 x 64, 64 outputs of 3 x 3; and the two gradients */
+static void conv_of(sglir_graph *g, sglir_op op)
+{
+    const int64_t x_dims[] = { 32, 32, 32, 64 }, w_dims[] = { 64, 3, 3, 64 }, ones[] = { 1, 1 };
+    const int64_t extent[] = { 32, 32 }, size[] = { 3, 3 };
+    sglir_id x = input(g, "x", 4, x_dims), w = input(g, "w", 4, op == SGLIR_OP_CONV_WEIGHT_GRAD ? x_dims : w_dims);
+    const sglir_named attrs[] = { SGLIR_INTS("stride", 2, ones), SGLIR_INTS("dilation", 2, ones),
+                                  SGLIR_INTS("low", 2, ones), SGLIR_INTS("high", 2, ones),
+                                  op == SGLIR_OP_CONV_INPUT_GRAD ? SGLIR_INTS("extent", 2, extent)
+                                                                 : SGLIR_INTS("size", 2, size) };
+    fetch(g, "y", sglir_emit(g, op, (sglir_id[]){ x, w }, 2, attrs, op == SGLIR_OP_CONV ? 4 : 5, NULL));
+}
+
+static void conv(sglir_graph *g) { conv_of(g, SGLIR_OP_CONV); }
+static void conv_input_grad(sglir_graph *g) { conv_of(g, SGLIR_OP_CONV_INPUT_GRAD); }
+static void conv_weight_grad(sglir_graph *g) { conv_of(g, SGLIR_OP_CONV_WEIGHT_GRAD); }
+
+static void sort_rows(sglir_graph *g)
+{
+    sglir_id x = input(g, "x", 2, near);
+    fetch(g, "y", sglir_emit(g, SGLIR_OP_SORT, &x, 1, &SGLIR_I("axis", 1), 1, NULL));
+}
+
+static void running_sums(sglir_graph *g)
+{
+    sglir_id x = input(g, "x", 2, near);
+    fetch(g, "y", sglir_emit(g, SGLIR_OP_CUMULATIVE_SUM, &x, 1, &SGLIR_I("axis", 0), 1, NULL));
+}
+
 #define WIDE (4096.0 * 4096 * 4)
 #define NEAR (4096.0 * 384 * 4)
 #define PAIRS ((double)B * H * T * (T + 1) / 2)
@@ -235,6 +288,20 @@ static const bench benches[] = {
     { "dropout, 64 MiB", dropout, 0, 2 * WIDE },
     { "normal 16M", normal, 0, WIDE },
     { "rope", rope, 0, 2 * NEAR },
+    { "sum, 6 MiB", near_sum, 0, 3 * NEAR },
+    { "sum, 6 MiB bf16", bf16_sum, 0, 1.5 * NEAR },
+    { "chain of 5, 6 MiB again", near_chain, 0, 4 * NEAR },
+    { "chain of 5, 6 MiB bf16", bf16_chain, 0, 2 * NEAR },
+    { "silu * up, 6 MiB", near_swiglu, 0, 3 * NEAR },
+    { "silu * up, 6 MiB bf16", bf16_swiglu, 0, 1.5 * NEAR },
+    { "gelu, 6 MiB", near_gelu, 0, 2 * NEAR },
+    { "gelu, 6 MiB bf16", bf16_gelu, 0, NEAR },
+    { "gemm 4096x1024x384 bf16", bf16_product, 2.0 * 4096 * 1024 * 384, 0 },
+    { "conv 32x32x32x64, 3x3x64", conv, 18.0 * 32 * 32 * 32 * 64 * 64, 0 },
+    { "conv input grad", conv_input_grad, 18.0 * 32 * 32 * 32 * 64 * 64, 0 },
+    { "conv weight grad", conv_weight_grad, 18.0 * 32 * 32 * 32 * 64 * 64, 0 },
+    { "sort rows 4096x384", sort_rows, 0, 0 },
+    { "running sums 4096x384", running_sums, 0, 2 * NEAR },
 };
 
 /* ---- runs ---------------------------------------------------------------------------------------------------------- */
@@ -261,6 +328,8 @@ static void fill(const sglexec_operand *o, void *const spaces[5])
     for (int64_t i = 0; i < count; i++) {
         if (o->dtype == SGL_F32)
             ((float *)(void *)at)[i] = 0.5f + (float)((i * 2654435761u) & 0xffffff) * 0x1p-24f;
+        else if (o->dtype == SGL_BF16)
+            ((uint16_t *)(void *)at)[i] = (uint16_t)(0x3f00 + i % 128);
         else
             ((int32_t *)(void *)at)[i] = (int32_t)(i % 100);
     }
@@ -309,9 +378,7 @@ static void run(sglcore_env *env, sglexec_device *device, const bench *b)
     sglplan plan;
     sglplan_init(&plan);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
-    sglpass_context context = {
-        .env = env, .plan = &plan, .workspace = sglexec_device_cpu.workspace
-    };
+    sglpass_context context = { .env = env, .plan = &plan, .workspace = sglexec_device_cpu.workspace };
     sglir_graph *g, *placed;
     sglexec_program *program;
     stop_unless(env, sglir_graph_new(env, b->name, &g));

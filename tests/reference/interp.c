@@ -118,7 +118,9 @@ static double to_float_dtype(sgl_dtype dtype, double value)
     case SGL_F32: return (double)(float)value;
     case SGL_BF16: return rounded(value, 8, -125, ldexp(255.0 / 128, 127));
     case SGL_F16: return rounded(value, 11, -13, 65504);
-    case SGL_F8E4M3: return rounded(value, 4, -5, 448);
+    case SGL_F8E4M3:
+        value = rounded(value, 4, -5, 448);
+        return isinf(value) ? NAN : value; /* OCP: it has no infinity */
     case SGL_F8E5M2: return rounded(value, 3, -13, 57344);
     default: return value;
     }

@@ -19,6 +19,7 @@
 typedef struct cpu_options {
     double relative; /* of the largest number of a result, in f32; f64: 1e-13 or as given */
     double relative_f64;
+    double ulps;     /* of floats narrower than 32 bits: units in the last place of the number itself */
     double absolute; /* besides, for results that cancel to nothing; f64: a billionth of it */
     void (*fill)(interp *in, const char *name,
                  interp_tensor *t); /* changes an input after its seeded values; may be NULL */
@@ -59,7 +60,7 @@ static inline sglir_id cpu_input(sglir_graph *g, const char *name, sgl_dtype dty
 static inline void cpu_place(cpu_case *c, sglir_id value)
 {
     const sglir_type *type = sglir_type_of(c->g, value);
-    int64_t size = sglcore_dtype_bits((sgl_dtype)type->dtype) / 8;
+    int64_t size = (sglcore_dtype_bits((sgl_dtype)type->dtype) + 7) / 8;
     c->offsets[value] = c->bytes + size; /* off every larger alignment */
     c->bytes = (c->offsets[value] + sglir_bytes(type) + 2 * CPU_CASE_PAD - 1) / CPU_CASE_PAD * CPU_CASE_PAD;
 }
@@ -133,10 +134,59 @@ static inline void cpu_program(cpu_case *c)
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
+/* Digits behind the point, and bias of the exponent, of a float narrower than 32 bits; 0 digits: it is none. */
+static inline int cpu_digits(sgl_dtype dtype)
+{
+    return dtype == SGL_BF16 ? 7 : dtype == SGL_F16 ? 10 : dtype == SGL_F8E4M3 ? 3 : dtype == SGL_F8E5M2 ? 2 : 0;
+}
+static inline int cpu_bias(sgl_dtype dtype) { return dtype == SGL_BF16 ? 127 : dtype == SGL_F8E4M3 ? 7 : 15; }
+
+/* What one in the last digit of a number near `value` is worth. */
+static inline double cpu_ulp(sgl_dtype dtype, double value)
+{
+    int exponent = 0;
+    if (value != 0 && isfinite(value)) frexp(value, &exponent);
+    int least = 2 - cpu_bias(dtype); /* of the smallest normal number, as frexp has it */
+    return ldexp(1, (value == 0 || exponent < least ? least : exponent) - 1 - cpu_digits(dtype));
+}
+
+/* The nearest code, ties to the even one. */
+static inline unsigned cpu_code(sgl_dtype dtype, double value)
+{
+    int digits = cpu_digits(dtype), bits = sglcore_dtype_bits(dtype);
+    unsigned sign = signbit(value) ? 1u << (bits - 1) : 0, top = dtype == SGL_F8E4M3 ? 0x7f : 0;
+    unsigned above = top ? top : ((1u << (bits - 1 - digits)) - 1) << digits; /* infinity, or f8e4m3's NaN */
+    if (isnan(value)) return above | 1u << (digits - 1) | top;
+    double ulp = cpu_ulp(dtype, value), steps = nearbyint(fabs(value) / ulp);
+    int exponent = ilogb(ulp) + digits + cpu_bias(dtype); /* biased; of subnormal numbers 1 */
+    double code = isinf(value) ? above : steps + ldexp(exponent - 1, digits);
+    if (code >= above) return top ? top : above | sign;
+    return (unsigned)code | sign;
+}
+
+static inline double cpu_decoded(sgl_dtype dtype, unsigned code)
+{
+    int digits = cpu_digits(dtype), bits = sglcore_dtype_bits(dtype);
+    unsigned magnitude = code & ((1u << (bits - 1)) - 1), fraction = magnitude & ((1u << digits) - 1);
+    int exponent = (int)(magnitude >> digits), last = (1 << (bits - 1 - digits)) - 1;
+    double value =
+        ldexp(exponent ? fraction + (1u << digits) : fraction, (exponent ? exponent : 1) - cpu_bias(dtype) - digits);
+    if (dtype == SGL_F8E4M3 ? magnitude == 0x7f : exponent == last) value = fraction ? NAN : INFINITY;
+    return code >> (bits - 1) & 1 ? -value : value;
+}
+
 static inline void cpu_put(void *at, sgl_dtype dtype, const interp_tensor *t)
 {
     for (int64_t e = 0; e < t->count; e++) {
         switch (dtype) {
+        case SGL_BF16:
+        case SGL_F16: ((uint16_t *)at)[e] = (uint16_t)cpu_code(dtype, t->floats[e]); break;
+        case SGL_F8E4M3:
+        case SGL_F8E5M2: ((uint8_t *)at)[e] = (uint8_t)cpu_code(dtype, t->floats[e]); break;
+        case SGL_I4:
+            if (e % 2 == 0) ((uint8_t *)at)[e / 2] = 0;
+            ((uint8_t *)at)[e / 2] |= (uint8_t)((t->ints[e] & 15) << (e % 2 ? 4 : 0));
+            break;
         case SGL_F64: ((double *)at)[e] = t->floats[e]; break;
         case SGL_F32: ((float *)at)[e] = (float)t->floats[e]; break;
         case SGL_I64: ((int64_t *)at)[e] = t->ints[e]; break;
@@ -160,6 +210,11 @@ static inline double cpu_get(const void *at, sgl_dtype dtype, int64_t e)
     case SGL_I8: return ((const int8_t *)at)[e];
     case SGL_U32: return ((const uint32_t *)at)[e];
     case SGL_U16: return ((const uint16_t *)at)[e];
+    case SGL_BF16:
+    case SGL_F16: return cpu_decoded(dtype, ((const uint16_t *)at)[e]);
+    case SGL_F8E4M3:
+    case SGL_F8E5M2: return cpu_decoded(dtype, ((const uint8_t *)at)[e]);
+    case SGL_I4: return ((((const uint8_t *)at)[e / 2] >> (e % 2 ? 4 : 0) & 15) ^ 8) - 8;
     default: return ((const uint8_t *)at)[e];
     }
 }
@@ -172,6 +227,9 @@ static inline void cpu_fill(cpu_case *c)
         interp_tensor *t = &c->oracle.inputs[i].tensor;
         if (c->options.fill != NULL) c->options.fill(&c->oracle, c->oracle.inputs[i].name, t);
         for (int64_t e = 0; t->dtype == SGL_F32 && e < t->count; e++) t->floats[e] = (double)(float)t->floats[e];
+        for (int64_t e = 0; cpu_digits(t->dtype) && e < t->count; e++)
+            t->floats[e] = cpu_decoded(t->dtype, cpu_code(t->dtype, t->floats[e]));
+        for (int64_t e = 0; t->dtype == SGL_I4 && e < t->count; e++) t->ints[e] = ((t->ints[e] & 15) ^ 8) - 8;
     }
 }
 
@@ -210,6 +268,7 @@ static inline void cpu_compare(const cpu_case *c, const char *isa)
         }
         for (int64_t e = 0; e < expected->count; e++) {
             double want = interp_get(expected, e), got = cpu_get(at, dtype, e);
+            if (cpu_digits(dtype)) besides = c->options.absolute + c->options.ulps * cpu_ulp(dtype, want);
             bool same = want == got || (isnan(want) && isnan(got)) || fabs(want - got) <= allowed * largest + besides;
             if (!same) {
                 fail_msg("%s (%s): \"%s\"[%lld] is %.17g, expected %.17g, off by %.3g of the largest, %.3g",
@@ -273,6 +332,33 @@ static inline void cpu_run_variants(cpu_case *c)
     unsetenv("SGL_ISA");
 }
 
+/* Values, what the oracle makes of them, the program, and memory for it. */
+static inline void cpu_prepare_case(cpu_case *c)
+{
+    cpu_fill(c);
+    if (!interp_run(&c->oracle, c->g)) fail_msg("the interpreter: %s", c->oracle.error);
+    cpu_program(c);
+    c->first = malloc((size_t)c->bytes);
+    c->memory = malloc((size_t)c->bytes);
+}
+
+static inline void cpu_free_case(cpu_case *c)
+{
+    free(c->first);
+    free(c->memory);
+    free(c->offsets);
+    interp_free(&c->oracle);
+    for (int64_t i = 0; i < c->program.kernels.count; i++) sglexec_kernel_free(&c->env, &c->program.kernels.data[i]);
+    sglcore_vec_free(&c->env, &c->program.kernels);
+    sglcore_vec_free(&c->env, &c->program.instructions);
+    sglcore_vec_free(&c->env, &c->program.operands);
+    sglcore_vec_free(&c->env, &c->program.attrs);
+    sglcore_vec_free(&c->env, &c->program.ints);
+    sglcore_vec_free(&c->env, &c->program.floats);
+    assert_int_equal(c->env.bytes_in_use, 0);
+    sglir_graph_free(c->g);
+}
+
 /* Runs and frees the graph, which must have fetches and no loops. */
 static inline void cpu_check(sglir_graph *g, cpu_options options)
 {
@@ -281,25 +367,11 @@ static inline void cpu_check(sglir_graph *g, cpu_options options)
     if (c.options.relative == 0) c.options.relative = 1e-6;
     if (c.options.relative_f64 == 0) c.options.relative_f64 = 1e-13;
     sglcore_env_init(&c.env, NULL, NULL, NULL, NULL);
-    cpu_fill(&c);
-    if (!interp_run(&c.oracle, g)) fail_msg("the interpreter: %s", c.oracle.error);
-    cpu_program(&c);
-    c.first = malloc((size_t)c.bytes);
-    c.memory = malloc((size_t)c.bytes);
+    for (int64_t v = 0; v < g->values.count; v++)
+        c.oracle.round |= cpu_digits((sgl_dtype)g->values.data[v].type.dtype) != 0;
+    cpu_prepare_case(&c);
     cpu_run_variants(&c);
-    free(c.first);
-    free(c.memory);
-    free(c.offsets);
-    interp_free(&c.oracle);
-    for (int64_t i = 0; i < c.program.kernels.count; i++) sglexec_kernel_free(&c.env, &c.program.kernels.data[i]);
-    sglcore_vec_free(&c.env, &c.program.kernels);
-    sglcore_vec_free(&c.env, &c.program.instructions);
-    sglcore_vec_free(&c.env, &c.program.operands);
-    sglcore_vec_free(&c.env, &c.program.attrs);
-    sglcore_vec_free(&c.env, &c.program.ints);
-    sglcore_vec_free(&c.env, &c.program.floats);
-    assert_int_equal(c.env.bytes_in_use, 0);
-    sglir_graph_free(g);
+    cpu_free_case(&c);
 }
 
 #endif

@@ -3,7 +3,8 @@
  * Each op stands alone in a graph and is held against the interpreter, over shapes that take each of its routes. */
 #include "cpu_case.h"
 
-static const sgl_dtype floats[] = { SGL_F32, SGL_F64 };
+static const sgl_dtype floats[] = { SGL_F32, SGL_F64, SGL_BF16, SGL_F16, SGL_F8E4M3, SGL_F8E5M2 };
+enum { FLOATS = 6 };
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
@@ -47,7 +48,7 @@ static void test_dot(void **state)
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     for (size_t i = 0; i < sizeof dots / sizeof dots[0]; i++) {
         const dot_case *d = &dots[i];
-        for (int f = 0; f < 2; f++) {
+        for (int f = 0; f < FLOATS; f++) {
             char name[32];
             snprintf(name, sizeof name, "dot %zu", i);
             sglir_graph *g = cpu_graph(&env, name);
@@ -56,7 +57,7 @@ static void test_dot(void **state)
             sglir_output_add(g, SGLIR_FETCH, "y",
                              sglir_dot(g, a, b, d->batch, d->batch_a, d->batch_b, d->contract, d->contract_a,
                                        d->contract_b));
-            cpu_check(g, (cpu_options){ .relative = 2e-6 });
+            cpu_check(g, (cpu_options){ .relative = 2e-6, .ulps = 1, .absolute = f < 2 ? 0 : 1e-4 });
         }
     }
     assert_int_equal(env.bytes_in_use, 0);
@@ -79,9 +80,9 @@ static void test_gather_scatter(void **state)
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     static const sgl_dtype of_indices[] = { SGL_I64, SGL_I32, SGL_I16, SGL_U8, SGL_U16, SGL_U32 };
-    static const sgl_dtype of_rows[] = { SGL_F32, SGL_F64, SGL_I64, SGL_I32 };
+    static const sgl_dtype of_rows[] = { SGL_F32, SGL_F64, SGL_I64, SGL_I32, SGL_BF16, SGL_F8E5M2, SGL_I8, SGL_I4 };
     static const int64_t widths[] = { 1, 3, 64, 300, 0 }, counts[][2] = { { 5, 20 }, { 300, 4 }, { 0, 3 }, { 1, 1 } };
-    for (int r = 0; r < 4; r++) {
+    for (int r = 0; r < 8; r++) {
         for (int w = 0; w < 5; w++) {
             for (int c = 0; c < 4; c++) {
                 sglir_graph *g = cpu_graph(&env, "gather, scatter_add");
@@ -96,7 +97,7 @@ static void test_gather_scatter(void **state)
                 sglir_output_add(g, SGLIR_FETCH, "l",
                                  sglir_emit(g, SGLIR_OP_SCATTER_ADD, (sglir_id[]){ i, u }, 2, &SGLIR_I("extent", 9000),
                                             1, NULL));
-                cpu_check(g, (cpu_options){ .relative = 1e-6, .fill = some_outside, .one_variant = r > 1 });
+                cpu_check(g, (cpu_options){ .relative = 1e-6, .ulps = 1, .fill = some_outside, .one_variant = r > 1 });
             }
         }
     }
@@ -127,7 +128,9 @@ static void test_dynamic(void **state)
                     int64_t size = dims[s][axis] > 2 ? 2 : dims[s][axis],
                             part[3] = { dims[s][0], dims[s][1], dims[s][2] };
                     part[axis] = size;
-                    sglir_id x = cpu_input(g, "x", SGL_F32, 3, dims[s]), u = cpu_input(g, "u", SGL_F32, 3, part);
+                    static const sgl_dtype moved[] = { SGL_F32, SGL_I4, SGL_BF16 };
+                    sgl_dtype dtype = moved[(at + axis) % 3];
+                    sglir_id x = cpu_input(g, "x", dtype, 3, dims[s]), u = cpu_input(g, "u", dtype, 3, part);
                     sglir_id start = cpu_input(g, "s", SGL_I64, 0, NULL);
                     const sglir_named attrs[] = { SGLIR_I("axis", axis), SGLIR_I("size", size) };
                     sglir_output_add(g, SGLIR_FETCH, "slice",
@@ -149,8 +152,8 @@ static void test_pack_and_pad(void **state)
     (void)state;
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    static const sgl_dtype dtypes[] = { SGL_F32, SGL_F64, SGL_I16, SGL_U8 };
-    for (int d = 0; d < 4; d++) {
+    static const sgl_dtype dtypes[] = { SGL_F32, SGL_F64, SGL_I16, SGL_U8, SGL_BF16, SGL_F8E4M3, SGL_I4 };
+    for (int d = 0; d < 7; d++) {
         for (int64_t axis = 0; axis < 3; axis++) {
             sglir_graph *g = cpu_graph(&env, "pack, unpack, concat, pad, copy");
             const int64_t a[] = { 3, 40, 5 };
@@ -188,7 +191,7 @@ static void test_rope(void **state)
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     static const int64_t dims[][4] = { { 2, 5, 3, 8 }, { 1, 1, 2, 64 }, { 3, 300, 2, 6 }, { 2, 0, 1, 4 } },
                          offsets[] = { 0, 1000 };
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < FLOATS; f++) {
         for (int s = 0; s < 4; s++) {
             for (int o = 0; o < 2; o++) {
                 sglir_graph *g = cpu_graph(&env, "rope");
@@ -199,7 +202,7 @@ static void test_rope(void **state)
                     sglir_output_add(g, SGLIR_FETCH, back ? "back" : "turned",
                                      sglir_emit(g, SGLIR_OP_ROPE, args, 2, attrs, 2, NULL));
                 }
-                cpu_check(g, (cpu_options){ .relative = 5e-7, .relative_f64 = 1e-13, .fill = start_there });
+                cpu_check(g, (cpu_options){ .relative = 5e-7, .relative_f64 = 1e-13, .ulps = 1, .fill = start_there });
             }
         }
     }
@@ -269,18 +272,23 @@ static void test_loss(void **state)
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     static const int64_t sizes[][4] = { { 2, 3, 4, 17 },   { 1, 1, 9, 20 },     { 3, 100, 24, 40 },
                                         { 5, 300, 8, 70 }, { 1, 150, 5, 9000 }, { 0, 4, 3, 17 } };
-    for (int f = 0; f < 2; f++) {
+    for (int f = 0; f < FLOATS; f++) {
         for (int s = 0; s < 6; s++) {
             sglir_graph *g = cpu_graph(&env, "linear_cross_entropy");
             const int64_t x_dims[] = { sizes[s][0], sizes[s][1], sizes[s][2] }, w_dims[] = { sizes[s][3], sizes[s][2] };
             sglir_id x = cpu_input(g, "x", floats[f], 3, x_dims), w = cpu_input(g, "w", floats[f], 2, w_dims),
-                     t = cpu_input(g, "t", SGL_I32, 2, x_dims), d = cpu_input(g, "d", floats[f], 2, x_dims), out[4];
+                     t = cpu_input(g, "t", SGL_I32, 2, x_dims), out[4];
+            sglir_id d = cpu_input(g, "d", f == 1 ? SGL_F64 : SGL_F32, 2, x_dims);
             sglir_emit(g, SGLIR_OP_LINEAR_CROSS_ENTROPY, (sglir_id[]){ x, w, t }, 3, &SGLIR_I("ignore", 3), 1, &out[0]);
             sglir_emit(g, SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD, (sglir_id[]){ x, w, t, d }, 4, &SGLIR_I("ignore", 3), 1,
                        &out[1]);
             static const char *const names[] = { "losses", "again", "dx", "dw" };
             for (int i = 0; i < 4; i++) sglir_output_add(g, SGLIR_FETCH, names[i], out[i]);
-            cpu_check(g, (cpu_options){ .relative = 3e-6, .relative_f64 = 1e-13, .fill = targets_in });
+            cpu_check(g, (cpu_options){ .relative = 3e-6,
+                                        .relative_f64 = 1e-13,
+                                        .ulps = 1,
+                                        .absolute = f < 2 ? 0 : 1e-5,
+                                        .fill = targets_in });
         }
     }
     assert_int_equal(env.bytes_in_use, 0);

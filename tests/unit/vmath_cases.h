@@ -57,7 +57,9 @@ static double gelu_tanh_floor(double x) { return x < 0.0 ? -x / 8.0 : 0.0; }
 
 static const vmath_case vmath_all[] = {
     VMATH_CASE(exp, exp, no_floor, SGLCPU_VMATH_HAS_FMA ? 1.0 : 1.25),
+    VMATH_CASE(expm1, expm1, no_floor, 2.0),
     VMATH_CASE(log, log, no_floor, 1.0),
+    VMATH_CASE(log1p, log1p, no_floor, 2.0),
     VMATH_CASE(tanh, tanh, no_floor, 2.0),
     VMATH_CASE(erf, erf, no_floor, 2.0),
     VMATH_CASE(sin, sin, no_floor, 2.0),
@@ -195,6 +197,10 @@ static void test_exact_values(void **state)
         { sglcpu_exp_f32, -104.0f, 0.0f },       { sglcpu_exp_f32, -1e30f, 0.0f },
         { sglcpu_exp_f32, 89.0f, INFINITY },     { sglcpu_log_f32, 1.0f, 0.0f },
         { sglcpu_log_f32, -0.0f, -INFINITY },    { sglcpu_tanh_f32, 1e30f, 1.0f },
+        { sglcpu_expm1_f32, -0.0f, -0.0f },      { sglcpu_expm1_f32, 1e-40f, 1e-40f },
+        { sglcpu_expm1_f32, -1e30f, -1.0f },     { sglcpu_expm1_f32, 89.0f, INFINITY },
+        { sglcpu_log1p_f32, -0.0f, -0.0f },      { sglcpu_log1p_f32, -1e-40f, -1e-40f },
+        { sglcpu_log1p_f32, -1.0f, -INFINITY },  { sglcpu_log1p_f32, INFINITY, INFINITY },
         { sglcpu_tanh_f32, -0.0f, -0.0f },       { sglcpu_tanh_f32, 1e-40f, 1e-40f },
         { sglcpu_erf_f32, -1e30f, -1.0f },       { sglcpu_erf_f32, -0.0f, -0.0f },
         { sglcpu_sin_f32, -0.0f, -0.0f },        { sglcpu_sin_f32, 1e-40f, 1e-40f },

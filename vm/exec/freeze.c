@@ -3,6 +3,7 @@
  * Comes in: a graph in which every stored value has its place. Goes out: blocks of instructions. Views (reshape, unpack)
  * and inputs become nothing, constants become bytes, fused nodes become kernels (equal ones share one), and what the
  * graph leaves implicit becomes a COPY: a loop's first carries, a yield or an update that was not made in its place. */
+#include <math.h>
 #include <string.h>
 
 #include "exec/program.h"
@@ -120,6 +121,18 @@ static sgl_status push_copy(freezer *f, instruction_list *list, sglir_id from, s
     return sglcore_vec_push(f->env, list, copy);
 }
 
+/* The code of the nearest float of so many digits behind the point, ties to even; beyond the largest: `above`. */
+static uint32_t narrow_code(double value, int digits, int bias, int bits, uint32_t above, uint32_t nan)
+{
+    int exponent = 0;
+    if (isnan(value)) return nan;
+    frexp(value, &exponent); /* value = m * 2^exponent, 0.5 <= |m| < 1 */
+    if (value == 0 || exponent < 2 - bias) exponent = 2 - bias;
+    double steps = nearbyint(ldexp(fabs(value), digits + 1 - exponent)) + ldexp(exponent + bias - 2, digits);
+    uint32_t code = isfinite(value) && steps < above ? (uint32_t)steps : above;
+    return code == nan ? nan : code | (signbit(value) ? 1u << (bits - 1) : 0);
+}
+
 static sgl_status freeze_constant(freezer *f, const sglir_node *node)
 {
     const sglir_value *v = sglir_value_at(f->g, node->out_first);
@@ -136,10 +149,15 @@ static sgl_status freeze_constant(freezer *f, const sglir_node *node)
     case SGL_U16: memcpy(at, &(int16_t){ (int16_t)(int64_t)value }, 2); return SGL_OK;
     case SGL_I8:
     case SGL_U8: memcpy(at, &(int8_t){ (int8_t)(int64_t)value }, 1); return SGL_OK;
+    case SGL_I4: *at = (char)((int64_t)value & 15); return SGL_OK;
     case SGL_BOOL: *at = value != 0; return SGL_OK;
-    default:
-        return sglcore_fail(f->env, SGL_UNSUPPORTED, "freeze: a constant of dtype %s outside a kernel",
-                            sgl_dtype_name((sgl_dtype)v->type.dtype));
+    case SGL_BF16:
+        memcpy(at, &(uint16_t){ (uint16_t)narrow_code(value, 7, 127, 16, 0x7f80, 0x7fc0) }, 2);
+        return SGL_OK;
+    case SGL_F16: memcpy(at, &(uint16_t){ (uint16_t)narrow_code(value, 10, 15, 16, 0x7c00, 0x7e00) }, 2); return SGL_OK;
+    case SGL_F8E4M3: memcpy(at, &(uint8_t){ (uint8_t)narrow_code(value, 3, 7, 8, 0x7f, 0x7f) }, 1); return SGL_OK;
+    case SGL_F8E5M2: memcpy(at, &(uint8_t){ (uint8_t)narrow_code(value, 2, 15, 8, 0x7c, 0x7e) }, 1); return SGL_OK;
+    default: return sglcore_fail(f->env, SGL_INTERNAL, "freeze: a constant of dtype %d", v->type.dtype);
     }
 }
 

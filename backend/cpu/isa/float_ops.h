@@ -15,12 +15,14 @@
 #define FLOOR __builtin_floorf
 #define SQRT __builtin_sqrtf
 #define ABS __builtin_fabsf
+#define ROUND __builtin_rintf
 #else
 #define CORE(name) sglcpu_##name##_f64_one
 #define R(number) number
 #define FLOOR __builtin_floor
 #define SQRT __builtin_sqrt
 #define ABS __builtin_fabs
+#define ROUND __builtin_rint
 #endif
 #define SIGNATURE void *out_, const void *a_, const void *b_, const void *c_, int64_t count
 #define UNUSED(x) (void)(x)
@@ -71,7 +73,9 @@ ONE(neg, REAL, -x)
 ONE(abs, REAL, ABS(x))
 ONE(sign, REAL, x > 0 ? R(1.0) : (x < 0 ? R(-1.0) : x))
 ONE(exp, REAL, CORE(exp)(x))
+ONE(expm1, REAL, CORE(expm1)(x))
 ONE(log, REAL, CORE(log)(x))
+ONE(log1p, REAL, CORE(log1p)(x))
 ONE(sqrt, REAL, SQRT(x))
 ONE(rsqrt, REAL, R(1.0) / SQRT(x))
 ONE(reciprocal, REAL, R(1.0) / x)
@@ -79,6 +83,7 @@ ONE(tanh, REAL, CORE(tanh)(x))
 ONE(erf, REAL, CORE(erf)(x))
 ONE(sigmoid, REAL, CORE(sigmoid)(x))
 ONE(floor, REAL, FLOOR(x))
+ONE(round, REAL, ROUND(x))
 ONE(is_finite, uint8_t, x - x == 0)
 ONE(silu, REAL, CORE(silu)(x))
 ONE(gelu, REAL, CORE(gelu_tanh)(x))
@@ -218,7 +223,9 @@ const sglcpu_float_ops SGLCPU_NAME(REAL_NAME(ops)) = {
         [SGLIR_OP_ABS] = one_abs,
         [SGLIR_OP_SIGN] = one_sign,
         [SGLIR_OP_EXP] = one_exp,
+        [SGLIR_OP_EXPM1] = one_expm1,
         [SGLIR_OP_LOG] = one_log,
+        [SGLIR_OP_LOG1P] = one_log1p,
         [SGLIR_OP_SQRT] = one_sqrt,
         [SGLIR_OP_RSQRT] = one_rsqrt,
         [SGLIR_OP_RECIPROCAL] = one_reciprocal,
@@ -228,6 +235,7 @@ const sglcpu_float_ops SGLCPU_NAME(REAL_NAME(ops)) = {
         [SGLIR_OP_ERF] = one_erf,
         [SGLIR_OP_SIGMOID] = one_sigmoid,
         [SGLIR_OP_FLOOR] = one_floor,
+        [SGLIR_OP_ROUND] = one_round,
         [SGLIR_OP_IS_FINITE] = one_is_finite,
         [SGLIR_OP_SILU] = one_silu,
         [SGLIR_OP_GELU] = one_gelu,

@@ -32,6 +32,7 @@ void SGLCPU_NAME(uniform_f32)(void *out, const sglcpu_stream *stream, int64_t co
 void SGLCPU_NAME(uniform_f64)(void *out, const sglcpu_stream *stream, int64_t count);
 void SGLCPU_NAME(normal_f32)(void *out, const sglcpu_stream *stream, int64_t count);
 void SGLCPU_NAME(normal_f64)(void *out, const sglcpu_stream *stream, int64_t count);
+extern const sglcpu_narrow_ops SGLCPU_NAME(narrow)[SGL_DTYPE_COUNT];
 extern const sglcpu_isa SGLCPU_NAME(isa);
 
 #endif
