@@ -5,6 +5,8 @@
  * formula that stands in ops.def, over naive index loops: nothing here is fast and nothing is shared with the library but
  * the graph and Philox. Integers wrap to their dtype. With `round`, floats are rounded to their dtype after each op.
  * A `grad` is taken by central differences (about 1e-11 of what is smooth), so that autodiff has an oracle too.
+ * With `noise`, a seed, each float result of an op that rounds is moved by two units in its last place, up or down: how far
+ * results move then is how far another order of the same sums may move them.
  * A failure is a message in `error` and false. Memory is malloc's; a test that runs out of it stops. */
 #ifndef INTERP_H
 #define INTERP_H
@@ -27,6 +29,8 @@ typedef struct interp_named {
 
 typedef struct interp {
     bool round;
+    uint64_t noise;    /* 0: none */
+    const bool *exact; /* per op: it rounds nothing, and is left alone by the noise; NULL: none is */
     interp_named *inputs, *fetches, *updates;
     int input_count, fetch_count, update_count;
     char error[1024];

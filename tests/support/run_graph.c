@@ -1,0 +1,259 @@
+/* run_graph.c -- passes one by one, freeze, replay, on a device of its own. In and out: run_graph.h.
+ *
+ * Numbers of every dtype are put into and read from memory by the definition of the format, so that the library's own
+ * conversions have an oracle. Four-bit integers lie two in a byte, the first in the lower half. */
+#include "tests/support/run_graph.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "passes/pass.h"
+
+/* ---- numbers in memory --------------------------------------------------------------------------------------- */
+
+/* Sign, exponent and mantissa bits of the floats that C has no type for. e4m3 has no infinities. */
+typedef struct small_float {
+    int exponent_bits, mantissa_bits;
+} small_float;
+
+static bool small_float_of(sgl_dtype dtype, small_float *f)
+{
+    switch (dtype) {
+    case SGL_BF16: *f = (small_float){ 8, 7 }; return true;
+    case SGL_F16: *f = (small_float){ 5, 10 }; return true;
+    case SGL_F8E4M3: *f = (small_float){ 4, 3 }; return true;
+    case SGL_F8E5M2: *f = (small_float){ 5, 2 }; return true;
+    default: return false;
+    }
+}
+
+static double small_to_double(sgl_dtype dtype, small_float f, unsigned bits)
+{
+    int bias = (1 << (f.exponent_bits - 1)) - 1, most = (1 << f.exponent_bits) - 1;
+    int exponent = (int)(bits >> f.mantissa_bits) & most, mantissa = (int)bits & ((1 << f.mantissa_bits) - 1);
+    double sign = bits >> (f.exponent_bits + f.mantissa_bits) & 1 ? -1 : 1;
+    if (dtype == SGL_F8E4M3) {
+        if (exponent == most && mantissa == 7) return NAN;
+    } else if (exponent == most) {
+        return mantissa == 0 ? sign * INFINITY : NAN;
+    }
+    double fraction = ldexp(mantissa, -f.mantissa_bits) + (exponent > 0);
+    return sign * ldexp(fraction, (exponent > 0 ? exponent : 1) - bias);
+}
+
+/* The bits whose number is the value, which is one of the format's; NaN where it has none. */
+static unsigned small_from_double(sgl_dtype dtype, small_float f, double value)
+{
+    int bias = (1 << (f.exponent_bits - 1)) - 1, most = (1 << f.exponent_bits) - 1, power;
+    unsigned sign = signbit(value) ? 1u << (f.exponent_bits + f.mantissa_bits) : 0;
+    unsigned not_a_number = (unsigned)most << f.mantissa_bits | ((1u << f.mantissa_bits) - 1);
+    if (isnan(value) || (isinf(value) && dtype == SGL_F8E4M3)) return sign | not_a_number;
+    if (isinf(value)) return sign | (unsigned)most << f.mantissa_bits;
+    if (value == 0) return sign;
+    frexp(value, &power);
+    int exponent = power - 1 + bias;
+    if (exponent < 1) return sign | (unsigned)ldexp(fabs(value), bias - 1 + f.mantissa_bits);
+    double fraction = ldexp(fabs(value), f.mantissa_bits - (power - 1));
+    return sign | (unsigned)exponent << f.mantissa_bits | ((unsigned)fraction & ((1u << f.mantissa_bits) - 1));
+}
+
+static void put_number(void *at, sgl_dtype dtype, int64_t e, const interp_tensor *t)
+{
+    small_float f;
+    if (small_float_of(dtype, &f)) {
+        unsigned bits = small_from_double(dtype, f, t->floats[e]);
+        if (f.exponent_bits + f.mantissa_bits == 15)
+            ((uint16_t *)at)[e] = (uint16_t)bits;
+        else
+            ((uint8_t *)at)[e] = (uint8_t)bits;
+        return;
+    }
+    switch (dtype) {
+    case SGL_F64: ((double *)at)[e] = t->floats[e]; break;
+    case SGL_F32: ((float *)at)[e] = (float)t->floats[e]; break;
+    case SGL_I64: ((int64_t *)at)[e] = t->ints[e]; break;
+    case SGL_I32:
+    case SGL_U32: ((uint32_t *)at)[e] = (uint32_t)t->ints[e]; break;
+    case SGL_I16:
+    case SGL_U16: ((uint16_t *)at)[e] = (uint16_t)t->ints[e]; break;
+    case SGL_I4: {
+        uint8_t *byte = (uint8_t *)at + e / 2, half = (uint8_t)(t->ints[e] & 15);
+        *byte = (uint8_t)(e % 2 == 0 ? (*byte & 0xF0) | half : (*byte & 0x0F) | half << 4);
+        break;
+    }
+    default: ((uint8_t *)at)[e] = (uint8_t)t->ints[e]; break;
+    }
+}
+
+static void get_number(const void *at, sgl_dtype dtype, int64_t e, interp_tensor *t)
+{
+    small_float f;
+    if (small_float_of(dtype, &f)) {
+        bool wide = f.exponent_bits + f.mantissa_bits == 15;
+        t->floats[e] = small_to_double(dtype, f, wide ? ((const uint16_t *)at)[e] : (unsigned)((const uint8_t *)at)[e]);
+        return;
+    }
+    switch (dtype) {
+    case SGL_F64: t->floats[e] = ((const double *)at)[e]; break;
+    case SGL_F32: t->floats[e] = (double)((const float *)at)[e]; break;
+    case SGL_I64: t->ints[e] = ((const int64_t *)at)[e]; break;
+    case SGL_I32: t->ints[e] = ((const int32_t *)at)[e]; break;
+    case SGL_U32: t->ints[e] = ((const uint32_t *)at)[e]; break;
+    case SGL_I16: t->ints[e] = ((const int16_t *)at)[e]; break;
+    case SGL_U16: t->ints[e] = ((const uint16_t *)at)[e]; break;
+    case SGL_I8: t->ints[e] = ((const int8_t *)at)[e]; break;
+    case SGL_I4: {
+        int half = ((const uint8_t *)at)[e / 2] >> (e % 2 == 0 ? 0 : 4) & 15;
+        t->ints[e] = half >= 8 ? half - 16 : half;
+        break;
+    }
+    default: t->ints[e] = ((const uint8_t *)at)[e]; break;
+    }
+}
+
+/* ---- compiled ------------------------------------------------------------------------------------------------- */
+
+typedef struct runner {
+    sglcore_env env;
+    sglexec_device *device;
+    sglir_graph *placed;
+    sglexec_program *program;
+    void *prepared;
+    void *spaces[5];
+    int64_t space_bytes[5];
+} runner;
+
+static const char *const optional_passes[] = { "simplify", "sections", "simplify-again", "fuse", "schedule", NULL };
+
+const char *run_optional_pass(int index) { return optional_passes[index]; }
+
+static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options *options)
+{
+    sglplan plan;
+    sglplan_init(&plan);
+    plan.mesh[SGLIR_AXIS_MICRO] = options->micro > 0 ? options->micro : 1;
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
+    const sglpass_context context = { .env = &r->env, .plan = &plan, .workspace = sglexec_device_cpu.workspace };
+    /* A graph of this env: what a pass frees was counted where it was asked for. */
+    sglcore_text text = ir_case_print(g->env, g);
+    sgl_status parsed = sglir_parse(&r->env, "case", text.data, strlen(text.data), &r->placed);
+    sglcore_text_free(g->env, &text);
+    SGLCORE_TRY(parsed);
+    for (const sglpass *pass = sglpass_pipeline; pass->name != NULL; pass++) {
+        sglir_graph *next = NULL;
+        if (sglcore_list_has(options->without, pass->name)) continue;
+        sgl_status status = pass->run(&context, r->placed, &next);
+        sglir_graph_free(r->placed);
+        r->placed = next;
+        if (status != SGL_OK) return sglcore_fail_at(&r->env, status, "pass %s", pass->name);
+        /* Later stages hold generators and movement to stand in fused regions. */
+        bool whole = !sglcore_list_has(options->without, "fuse") || pass->stage < SGLIR_FUSED;
+        status = sglir_verify(next, whole ? pass->stage : SGLIR_PER_RANK);
+        if (status != SGL_OK) return sglcore_fail_at(&r->env, SGL_INTERNAL, "verified after %s", pass->name);
+    }
+    return SGL_OK;
+}
+
+static sgl_status make_ready(runner *r, const sglir_graph *g, const run_options *options)
+{
+    const sglexec_device_ops *ops = &sglexec_device_cpu;
+    SGLCORE_TRY(ops->open(&r->env, options->threads > 0 ? options->threads : 1, &r->device));
+    SGLCORE_TRY(run_passes(r, g, options));
+    SGLCORE_TRY(sglexec_freeze(&r->env, r->placed, &r->program));
+    SGLCORE_TRY(ops->prepare(r->device, r->program, &r->prepared));
+    for (int space = 1; space < 5; space++) {
+        int64_t bytes = r->space_bytes[space] = r->program->space_bytes[space];
+        if (bytes == 0) continue;
+        SGLCORE_TRY(ops->alloc(r->device, bytes, &r->spaces[space]));
+        memset(r->spaces[space], 0xFF, (size_t)bytes);
+    }
+    if (r->program->constants.count == 0) return SGL_OK;
+    memcpy(r->spaces[SGLIR_SPACE_CONST], r->program->constants.data, (size_t)r->program->constants.count);
+    return SGL_OK;
+}
+
+static void *operand_at(const runner *r, const sglexec_operand *o) { return (char *)r->spaces[o->space] + o->offset; }
+
+static void put_port(const runner *r, const sglexec_port *port, const interp *inputs)
+{
+    const char *name = sglcore_string(r->program->strings, port->name);
+    for (int i = 0; i < inputs->input_count; i++) {
+        const interp_tensor *t = &inputs->inputs[i].tensor;
+        if (strcmp(inputs->inputs[i].name, name) != 0) continue;
+        for (int64_t e = 0; e < t->count; e++)
+            put_number(operand_at(r, &port->operand), (sgl_dtype)port->operand.dtype, e, t);
+    }
+}
+
+static void take_port(const runner *r, const sglexec_port *port, bool update, run_results *results)
+{
+    const sglexec_operand *o = &port->operand;
+    results->items = realloc(results->items, (size_t)(results->count + 1) * sizeof *results->items);
+    run_result *item = &results->items[results->count++];
+    *item = (run_result){ .update = update, .tensor = interp_tensor_new((sgl_dtype)o->dtype, o->rank, o->dims) };
+    snprintf(item->name, sizeof item->name, "%s", sglcore_string(r->program->strings, port->name));
+    for (int64_t e = 0; e < item->tensor.count; e++)
+        get_number(operand_at(r, o), (sgl_dtype)o->dtype, e, &item->tensor);
+}
+
+static void close_runner(runner *r)
+{
+    const sglexec_device_ops *ops = &sglexec_device_cpu;
+    if (r->prepared != NULL) ops->release(r->device, r->prepared);
+    for (int space = 1; space < 5; space++) {
+        if (r->spaces[space] != NULL) ops->free(r->device, r->spaces[space], r->space_bytes[space]);
+    }
+    sglexec_program_free(r->program);
+    sglir_graph_free(r->placed);
+    if (r->device != NULL) ops->close(r->device);
+}
+
+run_outcome run_graph(const sglir_graph *g, run_options options, const interp *inputs, run_results *results,
+                      ir_message *message)
+{
+    runner r = { 0 };
+    if (options.without == NULL) options.without = "";
+    *results = (run_results){ 0 };
+    sglcore_env_init(&r.env, NULL, NULL, NULL, NULL);
+    sgl_status status = make_ready(&r, g, &options);
+    if (status == SGL_OK) {
+        for (int64_t i = 0; i < r.program->feeds.count; i++) put_port(&r, &r.program->feeds.data[i], inputs);
+        for (int64_t i = 0; i < r.program->states.count; i++) put_port(&r, &r.program->states.data[i], inputs);
+    }
+    int64_t allocations = r.env.allocations;
+    for (int step = 0; status == SGL_OK && step < (options.steps > 0 ? options.steps : 1); step++)
+        status = sglexec_replay(&r.env, &sglexec_device_cpu, r.device, r.prepared, r.program, r.spaces, NULL);
+    if (status == SGL_OK && r.env.allocations != allocations)
+        status = sglcore_fail(&r.env, SGL_INTERNAL, "the replay allocated");
+    if (status == SGL_OK) {
+        for (int64_t i = 0; i < r.program->fetches.count; i++)
+            take_port(&r, &r.program->fetches.data[i], false, results);
+        for (int64_t i = 0; i < r.program->states.count; i++) take_port(&r, &r.program->states.data[i], true, results);
+    }
+    snprintf(message->text, sizeof message->text, "%s", status == SGL_OK ? "" : r.env.message);
+    close_runner(&r);
+    if (r.env.bytes_in_use != 0) {
+        snprintf(message->text, sizeof message->text, "%lld bytes are leaked", (long long)r.env.bytes_in_use);
+        return RUN_FAILED;
+    }
+    return status == SGL_OK ? RUN_DONE : status == SGL_UNSUPPORTED ? RUN_UNSUPPORTED : RUN_FAILED;
+}
+
+const interp_tensor *run_result_of(const run_results *results, const char *name, bool update)
+{
+    for (int i = 0; i < results->count; i++) {
+        if (results->items[i].update == update && strcmp(results->items[i].name, name) == 0)
+            return &results->items[i].tensor;
+    }
+    return NULL;
+}
+
+void run_results_free(run_results *results)
+{
+    for (int i = 0; i < results->count; i++) interp_tensor_free(&results->items[i].tensor);
+    free(results->items);
+    *results = (run_results){ 0 };
+}
