@@ -77,29 +77,34 @@ typedef struct running {
 /* state = x state + y, in lines side by side; the first step takes y alone. */
 static void step_recurrence(const along *p, running *r, int64_t count, bool first)
 {
-    for (int64_t c = 0; c < count; c++) {
-        if (p->real)
-            r->state[c].real = first ? r->y[c].real : r->x[c].real * r->state[c].real + r->y[c].real;
-        else
-            r->state[c].integer =
-                first
-                    ? r->y[c].integer
-                    : (int64_t)((uint64_t)r->x[c].integer * (uint64_t)r->state[c].integer + (uint64_t)r->y[c].integer);
-        r->out[c] = r->state[c];
+    if (first) {
+        memcpy(r->state, r->y, (size_t)count * sizeof r->y[0]);
+    } else if (p->real) {
+        for (int64_t c = 0; c < count; c++) r->state[c].real = r->x[c].real * r->state[c].real + r->y[c].real;
+    } else {
+        for (int64_t c = 0; c < count; c++) {
+            uint64_t product = (uint64_t)r->x[c].integer * (uint64_t)r->state[c].integer;
+            r->state[c].integer = (int64_t)(product + (uint64_t)r->y[c].integer);
+        }
     }
+    memcpy(r->out, r->state, (size_t)count * sizeof r->out[0]);
 }
 
 /* state += x; what is given is the sum with x, or without. */
 static void step_sum(const along *p, running *r, int64_t count, bool first)
 {
-    for (int64_t c = 0; c < count; c++) {
-        sglcpu_carrier before = first ? (sglcpu_carrier){ .integer = 0 } : r->state[c]; /* 0.0 has the same bits */
-        if (p->real)
-            r->state[c].real = first ? r->x[c].real : before.real + r->x[c].real;
-        else
-            r->state[c].integer = (int64_t)((uint64_t)before.integer + (uint64_t)r->x[c].integer);
-        r->out[c] = p->exclusive ? before : r->state[c];
+    size_t bytes = (size_t)count * sizeof r->state[0];
+    if (p->exclusive && first) memset(r->out, 0, bytes); /* 0.0 has the same bits */
+    if (p->exclusive && !first) memcpy(r->out, r->state, bytes);
+    if (first) {
+        memcpy(r->state, r->x, bytes);
+    } else if (p->real) {
+        for (int64_t c = 0; c < count; c++) r->state[c].real += r->x[c].real;
+    } else {
+        for (int64_t c = 0; c < count; c++)
+            r->state[c].integer = (int64_t)((uint64_t)r->state[c].integer + (uint64_t)r->x[c].integer);
     }
+    if (!p->exclusive) memcpy(r->out, r->state, bytes);
 }
 
 static void step_of(const along *p, running *r, int64_t count, bool first)
@@ -144,7 +149,8 @@ static void run_line(const along_job *j, running *r, int64_t outer)
     for (int64_t done = 0; done < extent; done += SGLCPU_CARRIED) {
         int64_t count = sglcpu_min(SGLCPU_CARRIED, extent - done);
         int64_t first = p->reverse ? extent - done - count : done;
-        running one = { .state[0] = r->state[0] };
+        running one;
+        one.state[0] = r->state[0];
         read_step(j, r, start + first, count);
         for (int64_t i = 0; i < count; i++) {
             int64_t at = p->reverse ? count - 1 - i : i;
