@@ -5,7 +5,7 @@
  * copy of a whole argument. Odd invariant: panels and blocks follow from the shape alone, and so does the order of all sums. */
 #include "backend/cpu/blas.h"
 
-enum { MOST_PANEL = 1024, BLOCK_ELEMENTS = 1 << 20, LEAST_BLOCK = 256, BLOCK_UNIT = 64 };
+enum { MOST_PANEL = 1024, BLOCK_ELEMENTS = 1 << 18, LEAST_BLOCK = 256, BLOCK_UNIT = 64 };
 
 void sglcpu_narrow_cut(sglcpu_narrow_product *n)
 {

@@ -39,6 +39,9 @@ static const dot_case dots[] = {
     { 2, 2, 0, 1, { 3, 0 }, { 0, 7 }, { 0 }, { 0 }, { 1 }, { 0 } }, /* sums of nothing are zeros */
     { 3, 3, 1, 1, { 1, 1, 1 }, { 1, 1, 1 }, { 0 }, { 0 }, { 2 }, { 1 } },
     { 3, 3, 1, 1, { 40, 5, 6 }, { 40, 6, 3 }, { 0 }, { 0 }, { 2 }, { 1 } }, /* a batch of small ones */
+    /* narrow floats: in blocks of the contracted dim */
+    { 2, 2, 0, 1, { 17, 8000 }, { 19, 8000 }, { 0 }, { 0 }, { 1 }, { 1 } },
+    { 2, 2, 0, 1, { 8000, 17 }, { 8000, 19 }, { 0 }, { 0 }, { 0 }, { 0 } },
 };
 
 static void test_dot(void **state)
