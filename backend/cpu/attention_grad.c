@@ -4,8 +4,9 @@
  * ds = p (dp - delta) scale, dq = ds k, dk = ds^T q (Dao et al., arXiv:2205.14135, appendix B). All blocks are keys x
  * queries, so p^T and ds^T lie as they are needed and only q and dout are turned. Where there are pairs of batch and head
  * enough, a task takes one and goes through all of it once; where there are few, some tasks make dk and dv of a range of
- * keys and others dq of a range of queries, at the price of making p twice. Odd invariant: either way each element is
- * summed in the same order, so the choice changes no bit. */
+ * keys and others dq of a range of queries, at the price of making p twice. So it is too where narrow floats have more keys
+ * than a range, whose sums are held in scratch until they are whole. Odd invariant: either way each element is summed in the
+ * same order, so the choice changes no bit. */
 #include <string.h>
 
 #include "backend/cpu/attention.h"
@@ -18,6 +19,8 @@ typedef struct gradient {
     bool split;
     int64_t key_parts, query_parts;                       /* of a pair, when split */
     int64_t turned_q, turned_do, p, slopes, delta, norms; /* places in scratch */
+    int64_t q_room, out_room, do_room, k_room, v_room;    /* of rows that are held, and of sums */
+    int64_t dq_room, dk_room, dv_room;
 } gradient;
 
 typedef struct job {
@@ -32,13 +35,14 @@ typedef struct portion {
     int64_t batch, group;
     int64_t key_first, key_last, query_first, query_last;
     bool keys, queries;
+    sglcpu_rows dk, dv; /* from key_first on */
 } portion;
 
 /* Where a block of queries of one head lies. */
 typedef struct block {
-    const char *q, *dout, *out, *lse;
-    char *dq;
-    int64_t query, queries, cols;
+    sglcpu_rows q, dout, out, dq;
+    int64_t q_at, query, queries, cols; /* q_at: element of q and dq */
+    const char *lse;
     char *turned_q, *turned_do, *p, *slopes, *delta, *norms; /* scratch */
 } block;
 
@@ -46,15 +50,17 @@ static block block_at(const job *j, const portion *part, int64_t head, int64_t q
 {
     const gradient *g = j->plan;
     const sglcpu_heads *a = &g->heads;
-    int64_t size = a->real ? 8 : 4, place = part->batch * a->t + query;
+    const sglcpu_launch *launch = j->launch;
+    int64_t place = part->batch * a->t + query, out_at = place * a->o_row + head * a->e;
     char *scratch = sglcpu_scratch(j->launch, worker);
     block b = { .query = query, .queries = sglcpu_min(SGLCPU_QUERIES, part->query_last - query) };
     b.cols = sglcpu_round_up(b.queries, SGLCPU_MAX_LANES);
-    b.q = sglcpu_at(j->launch, a->q) + (place * a->q_row + head * a->d) * size;
-    b.dq = sglcpu_at(j->launch, g->dq) + (place * a->q_row + head * a->d) * size;
-    b.out = sglcpu_at(j->launch, g->out) + (place * a->o_row + head * a->e) * size;
-    b.dout = sglcpu_at(j->launch, g->dout) + (place * a->o_row + head * a->e) * size;
-    b.lse = sglcpu_at(j->launch, g->lse) + ((part->batch * a->h + head) * a->t + query) * size;
+    b.q_at = place * a->q_row + head * a->d;
+    b.q = sglcpu_held_rows(launch, a, a->q, b.q_at, a->q_row, b.queries, a->d, scratch + g->q_room);
+    b.out = sglcpu_held_rows(launch, a, g->out, out_at, a->o_row, b.queries, a->e, scratch + g->out_room);
+    b.dout = sglcpu_held_rows(launch, a, g->dout, out_at, a->o_row, b.queries, a->e, scratch + g->do_room);
+    b.dq = sglcpu_rows_to_make(launch, a, g->dq, b.q_at, a->q_row, a->d, scratch + g->dq_room);
+    b.lse = sglcpu_at(launch, g->lse) + ((part->batch * a->h + head) * a->t + query) * a->size;
     b.turned_q = scratch + g->turned_q;
     b.turned_do = scratch + g->turned_do;
     b.p = scratch + g->p;
@@ -67,77 +73,83 @@ static block block_at(const job *j, const portion *part, int64_t head, int64_t q
 static void start_block(const job *j, const block *b)
 {
     const sglcpu_heads *a = &j->plan->heads;
-    int64_t size = a->real ? 8 : 4;
-    j->ops->turn_rows(b->turned_q, SGLCPU_QUERIES, b->cols, b->q, a->q_row, b->queries, a->d, a->scale);
-    j->ops->turn_rows(b->turned_do, SGLCPU_QUERIES, b->cols, b->dout, a->o_row, b->queries, a->e, 1.0);
+    int64_t size = a->size;
+    j->ops->turn_rows(b->turned_q, SGLCPU_QUERIES, b->cols, b->q.at, b->q.row, b->queries, a->d, a->scale);
+    j->ops->turn_rows(b->turned_do, SGLCPU_QUERIES, b->cols, b->dout.at, b->dout.row, b->queries, a->e, 1.0);
     memset(b->delta, 0, (size_t)(b->cols * size));
     memset(b->norms, 0, (size_t)(b->cols * size));
     memcpy(b->norms, b->lse, (size_t)(b->queries * size));
     for (int64_t i = 0; i < b->queries; i++) {
-        double delta = j->ops->row_dot(b->out + i * a->o_row * size, b->dout + i * a->o_row * size, a->e);
-        sglcpu_put_number(b->delta + i * size, a->real ? SGL_F64 : SGL_F32, delta);
+        double delta = j->ops->row_dot(b->out.at + i * b->out.row * size, b->dout.at + i * b->dout.row * size, a->e);
+        sglcpu_put_number(b->delta + i * size, a->held, delta);
     }
 }
 
 /* One block of queries against the part's keys. */
-static void go_through_keys(const job *j, const portion *part, const block *b)
+static void go_through_keys(const job *j, const portion *part, const block *b, char *scratch)
 {
     const gradient *g = j->plan;
     const sglcpu_heads *a = &g->heads;
     const sglcpu_float_ops *ops = j->ops;
-    int64_t size = a->real ? 8 : 4, ld = SGLCPU_QUERIES, first, last;
-    sglcpu_visible_keys(a, j->offset, b->query, b->query + b->queries, &first, &last);
+    int64_t size = a->size, ld = SGLCPU_QUERIES, first, last;
+    sglcpu_sight sight = sglcpu_sight_of(j->launch, a, j->offset, part->batch, b->query, b->queries);
+    sglcpu_visible_keys(&sight, &first, &last);
     /* blocks of keys begin at multiples of their size from the first visible one or from the part's first */
     first = sglcpu_max(first / SGLCPU_KEYS * SGLCPU_KEYS, part->key_first);
     last = sglcpu_min(last, part->key_last);
     start_block(j, b);
     for (int64_t i = 0; part->queries && i < b->queries; i++)
-        memset(b->dq + i * a->q_row * size, 0, (size_t)(a->d * size));
+        memset(b->dq.at + i * b->dq.row * size, 0, (size_t)(a->d * size));
     for (int64_t key = first; key < last; key += SGLCPU_KEYS) {
-        int64_t keys = sglcpu_min(SGLCPU_KEYS, last - key), place = part->batch * a->s + key;
-        int64_t k_at = (place * a->k_row + part->group * a->d) * size,
-                v_at = (place * a->v_row + part->group * a->e) * size;
-        const char *k = sglcpu_at(j->launch, a->k) + k_at, *v = sglcpu_at(j->launch, a->v) + v_at;
-        ops->block_product(b->p, ld, k, a->k_row, 1, b->turned_q, ld, keys, b->cols, a->d, false);
+        int64_t keys = sglcpu_min(SGLCPU_KEYS, last - key), place = part->batch * a->s + key,
+                in = key - part->key_first;
+        sglcpu_meeting meeting = sglcpu_meet(&sight, key, keys);
+        if (meeting == SGLCPU_APART) continue;
+        sglcpu_rows k = sglcpu_held_rows(j->launch, a, a->k, place * a->k_row + part->group * a->d, a->k_row, keys,
+                                         a->d, scratch + g->k_room);
+        sglcpu_rows v = sglcpu_held_rows(j->launch, a, a->v, place * a->v_row + part->group * a->e, a->v_row, keys,
+                                         a->e, scratch + g->v_room);
+        ops->block_product(b->p, ld, k.at, k.row, 1, b->turned_q, ld, keys, b->cols, a->d, false);
         ops->softmax_again(b->p, ld, keys, b->cols, b->norms);
-        sglcpu_mask_scores(a, j->offset, b->query, b->queries, key, keys, b->p, ld, 0.0);
-        ops->block_product(b->slopes, ld, v, a->v_row, 1, b->turned_do, ld, keys, b->cols, a->e, false);
+        sglcpu_mask_scores(&sight, meeting, key, keys, b->p, ld, 0.0);
+        ops->block_product(b->slopes, ld, v.at, v.row, 1, b->turned_do, ld, keys, b->cols, a->e, false);
         ops->softmax_slopes(b->slopes, b->p, ld, keys, b->cols, b->delta, a->scale);
         if (part->keys) {
-            char *dk = sglcpu_at(j->launch, g->dk) + k_at, *dv = sglcpu_at(j->launch, g->dv) + v_at;
-            ops->block_product(dv, a->v_row, b->p, ld, 1, b->dout, a->o_row, keys, a->e, b->queries, true);
-            ops->block_product(dk, a->k_row, b->slopes, ld, 1, b->q, a->q_row, keys, a->d, b->queries, true);
+            const sglcpu_rows *dk = &part->dk, *dv = &part->dv;
+            ops->block_product(dv->at + in * dv->row * size, dv->row, b->p, ld, 1, b->dout.at, b->dout.row, keys, a->e,
+                               b->queries, true);
+            ops->block_product(dk->at + in * dk->row * size, dk->row, b->slopes, ld, 1, b->q.at, b->q.row, keys, a->d,
+                               b->queries, true);
         }
         if (part->queries) {
-            ops->block_product(b->dq, a->q_row, b->slopes, 1, ld, k, a->k_row, b->queries, a->d, keys, true);
+            ops->block_product(b->dq.at, b->dq.row, b->slopes, 1, ld, k.at, k.row, b->queries, a->d, keys, true);
         }
     }
+    if (part->queries) sglcpu_store_rows(j->launch, a, g->dq, b->q_at, a->q_row, b->queries, a->d, b->dq);
 }
 
-static void clear_keys(const job *j, const portion *part)
+static void run_part(const job *j, portion *part, int worker)
 {
     const gradient *g = j->plan;
     const sglcpu_heads *a = &g->heads;
-    int64_t size = a->real ? 8 : 4;
-    char *dk = sglcpu_at(j->launch, g->dk) + part->group * a->d * size,
-         *dv = sglcpu_at(j->launch, g->dv) + part->group * a->e * size;
-    for (int64_t s = part->key_first; s < part->key_last; s++) {
-        memset(dk + (part->batch * a->s + s) * a->k_row * size, 0, (size_t)(a->d * size));
-        memset(dv + (part->batch * a->s + s) * a->v_row * size, 0, (size_t)(a->e * size));
+    char *scratch = sglcpu_scratch(j->launch, worker);
+    int64_t shared = a->h / a->g, place = part->batch * a->s + part->key_first, keys = part->key_last - part->key_first;
+    int64_t k_at = place * a->k_row + part->group * a->d, v_at = place * a->v_row + part->group * a->e;
+    part->dk = sglcpu_rows_to_make(j->launch, a, g->dk, k_at, a->k_row, a->d, scratch + g->dk_room);
+    part->dv = sglcpu_rows_to_make(j->launch, a, g->dv, v_at, a->v_row, a->e, scratch + g->dv_room);
+    for (int64_t s = 0; part->keys && s < keys; s++) {
+        memset(part->dk.at + s * part->dk.row * a->size, 0, (size_t)(a->d * a->size));
+        memset(part->dv.at + s * part->dv.row * a->size, 0, (size_t)(a->e * a->size));
     }
-}
-
-static void run_part(const job *j, const portion *part, int worker)
-{
-    const sglcpu_heads *a = &j->plan->heads;
-    int64_t shared = a->h / a->g;
-    if (part->keys) clear_keys(j, part);
     for (int64_t head = part->group * shared; head < (part->group + 1) * shared; head++) {
         for (int64_t query = part->query_first; query < part->query_last; query += SGLCPU_QUERIES) {
             block b = block_at(j, part, head, query, worker);
-            go_through_keys(j, part, &b);
+            go_through_keys(j, part, &b, scratch);
         }
     }
+    if (!part->keys) return;
+    sglcpu_store_rows(j->launch, a, g->dk, k_at, a->k_row, keys, a->d, part->dk);
+    sglcpu_store_rows(j->launch, a, g->dv, v_at, a->v_row, keys, a->e, part->dv);
 }
 
 static void whole_pair(void *context, int64_t task, int worker)
@@ -185,11 +197,25 @@ static void run_gradient(const sglcpu_launch *launch, const void *plan)
         sglcpu_parallel(launch->pool, pairs, whole_pair, &j);
 }
 
-static int64_t take(int64_t *at, int64_t bytes)
+static void lay_out_scratch(gradient *g, int64_t *scratch)
 {
-    int64_t place = *at;
-    *at += sglcpu_round_up(bytes, 64) + 64;
-    return place;
+    const sglcpu_heads *a = &g->heads;
+    int64_t size = a->size, of_d = SGLCPU_QUERIES * a->d * size, of_e = SGLCPU_QUERIES * a->e * size;
+    g->turned_q = sglcpu_take(scratch, of_d);
+    g->turned_do = sglcpu_take(scratch, of_e);
+    g->p = sglcpu_take(scratch, SGLCPU_KEYS * SGLCPU_QUERIES * size);
+    g->slopes = sglcpu_take(scratch, SGLCPU_KEYS * SGLCPU_QUERIES * size);
+    g->delta = sglcpu_take(scratch, SGLCPU_QUERIES * size);
+    g->norms = sglcpu_take(scratch, SGLCPU_QUERIES * size);
+    if (!a->narrow) return;
+    g->q_room = sglcpu_take(scratch, of_d);
+    g->dq_room = sglcpu_take(scratch, of_d);
+    g->out_room = sglcpu_take(scratch, of_e);
+    g->do_room = sglcpu_take(scratch, of_e);
+    g->k_room = sglcpu_take(scratch, SGLCPU_KEYS * a->d * size);
+    g->v_room = sglcpu_take(scratch, SGLCPU_KEYS * a->e * size);
+    g->dk_room = sglcpu_take(scratch, sglcpu_min(PART, a->s) * a->d * size);
+    g->dv_room = sglcpu_take(scratch, sglcpu_min(PART, a->s) * a->e * size);
 }
 
 sgl_status sglcpu_prepare_attention_grad(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command)
@@ -197,23 +223,18 @@ sgl_status sglcpu_prepare_attention_grad(sglcpu_prepare *p, const sglexec_instru
     gradient *g = sglcpu_plan_alloc(p, 1, sizeof *g);
     if (g == NULL) return SGL_OUT_OF_MEMORY;
     sglcpu_heads *a = &g->heads;
-    SGLCORE_TRY(sglcpu_heads_of(p, i, 6, a));
+    sglcpu_heads_of(p, i, 6, a);
     g->out = a->q + 3;
     g->lse = a->q + 4;
     g->dout = a->q + 5;
-    g->dq = a->q + 7;
-    g->dk = a->q + 8;
-    g->dv = a->q + 9;
+    g->dq = a->q + i->arg_count;
+    g->dk = g->dq + 1;
+    g->dv = g->dq + 2;
     g->key_parts = sglcpu_ceil_div(a->s, PART);
     g->query_parts = sglcpu_ceil_div(a->t, PART);
-    g->split = a->b * a->g < ENOUGH_PAIRS && g->key_parts + g->query_parts > 2;
-    int64_t size = a->real ? 8 : 4, scratch = 0;
-    g->turned_q = take(&scratch, a->d * SGLCPU_QUERIES * size);
-    g->turned_do = take(&scratch, a->e * SGLCPU_QUERIES * size);
-    g->p = take(&scratch, SGLCPU_KEYS * SGLCPU_QUERIES * size);
-    g->slopes = take(&scratch, SGLCPU_KEYS * SGLCPU_QUERIES * size);
-    g->delta = take(&scratch, SGLCPU_QUERIES * size);
-    g->norms = take(&scratch, SGLCPU_QUERIES * size);
+    g->split = (a->b * a->g < ENOUGH_PAIRS && g->key_parts + g->query_parts > 2) || (a->narrow && g->key_parts > 1);
+    int64_t scratch = 0;
+    lay_out_scratch(g, &scratch);
     sglcpu_need_scratch(p, scratch);
     *command = (sglcpu_command){ .run = run_gradient, .plan = g };
     return SGL_OK;

@@ -136,11 +136,16 @@ static void rope(const interp_call *call)
     const interp_tensor *x = call->args[0];
     double *out = call->results[0].floats, theta = interp_float(call, "theta");
     double turn = interp_int(call, "inverse") != 0 ? -1 : 1;
+    const interp_tensor *positions = call->args[1];
+    int given;
+    const double *frequencies = sglir_attr_floats(call->g, call->node, "frequencies", &given);
     int64_t times = x->dims[1], heads = x->dims[2], size = x->dims[3], half = size / 2;
     for (int64_t e = 0; e < x->count; e++) {
         int64_t i = e % size, t = e / (size * heads) % times;
         if (i >= half) continue; /* with its partner */
-        double angle = turn * (double)(call->args[1]->ints[0] + t) * pow(theta, -2.0 * (double)i / (double)size);
+        int64_t position = positions->rank == 0 ? positions->ints[0] + t : positions->ints[e / (size * heads)];
+        double frequency = given > 0 ? frequencies[i] : pow(theta, -2.0 * (double)i / (double)size);
+        double angle = turn * (double)position * frequency;
         double a = x->floats[e], b = x->floats[e + half];
         out[e] = a * cos(angle) - b * sin(angle);
         out[e + half] = a * sin(angle) + b * cos(angle);
@@ -152,12 +157,15 @@ static void rope(const interp_call *call)
 typedef struct attention {
     const double *q, *k, *v;
     int64_t batch, queries, heads, size, keys, groups, value_size, offset, window;
+    const int64_t *query_segments, *key_segments; /* or NULL */
     bool causal;
     double scale;
 } attention;
 
-static attention attention_of(const interp_call *call)
+/* offset: number of that argument; segments may follow it. */
+static attention attention_of(const interp_call *call, uint32_t offset)
 {
+    bool segments = call->node->arg_count > offset + 1;
     const interp_tensor *q = call->args[0], *k = call->args[1], *v = call->args[2];
     return (attention){ .q = q->floats,
                         .k = k->floats,
@@ -169,14 +177,20 @@ static attention attention_of(const interp_call *call)
                         .keys = k->dims[1],
                         .groups = k->dims[2],
                         .value_size = v->dims[3],
-                        .offset = call->args[call->node->arg_count - 1]->ints[0],
+                        .offset = call->args[offset]->ints[0],
+                        .query_segments = segments ? call->args[offset + 1]->ints : NULL,
+                        .key_segments = segments ? call->args[offset + 2]->ints : NULL,
                         .window = interp_int(call, "window"),
                         .causal = interp_int(call, "causal") != 0,
                         .scale = interp_float(call, "scale") };
 }
 
-static bool sees(const attention *a, int64_t query, int64_t key)
+static bool sees(const attention *a, int64_t b, int64_t query, int64_t key)
 {
+    if (a->key_segments != NULL) {
+        int64_t segment = a->key_segments[b * a->keys + key];
+        if (segment < 0 || segment != a->query_segments[b * a->queries + query]) return false;
+    }
     if (!a->causal) return true;
     int64_t own = a->offset + query;
     return key <= own && (a->window == 0 || key > own - a->window);
@@ -195,13 +209,13 @@ static int64_t key_at(const attention *a, int64_t b, int64_t s, int64_t h, int64
 
 static double score(const attention *a, int64_t b, int64_t t, int64_t h, int64_t s)
 {
-    if (!sees(a, t, s)) return -INFINITY;
+    if (!sees(a, b, t, s)) return -INFINITY;
     return a->scale * row_product(a->q + query_at(a, b, t, h, a->size), a->k + key_at(a, b, s, h, a->size), a->size);
 }
 
 static void attend(const interp_call *call)
 {
-    attention a = attention_of(call);
+    attention a = attention_of(call, 3);
     double *out = call->results[0].floats, *lse = call->results[1].floats;
     double *scores = calloc((size_t)a.keys + 1, sizeof *scores);
     for (int64_t b = 0; b < a.batch; b++) {
@@ -211,7 +225,7 @@ static void attend(const interp_call *call)
                 double total = log_sum_exp(scores, a.keys);
                 lse[(b * a.heads + h) * a.queries + t] = total;
                 for (int64_t s = 0; s < a.keys; s++) {
-                    if (!sees(&a, t, s)) continue;
+                    if (!sees(&a, b, t, s)) continue;
                     double *to = out + query_at(&a, b, t, h, a.value_size);
                     const double *value = a.v + key_at(&a, b, s, h, a.value_size);
                     for (int64_t i = 0; i < a.value_size; i++) to[i] += exp(scores[s] - total) * value[i];
@@ -222,10 +236,10 @@ static void attend(const interp_call *call)
     free(scores);
 }
 
-/* (q, k, v, out, lse, dout, offset) -> (dq, dk, dv): with p = e^(score - lse), dp = dout . v, ds = p (dp - dout . out) */
+/* (q, k, v, out, lse, dout, offset, segments...) -> (dq, dk, dv): with p = e^(score - lse), dp = dout . v, ds = p (dp - dout . out) */
 static void attend_grad(const interp_call *call)
 {
-    attention a = attention_of(call);
+    attention a = attention_of(call, 6);
     const double *out = call->args[3]->floats, *lse = call->args[4]->floats, *dout = call->args[5]->floats;
     double *dq = call->results[0].floats, *dk = call->results[1].floats, *dv = call->results[2].floats;
     for (int64_t b = 0; b < a.batch; b++) {
@@ -234,7 +248,7 @@ static void attend_grad(const interp_call *call)
                 int64_t value_at = query_at(&a, b, t, h, a.value_size), at = query_at(&a, b, t, h, a.size);
                 double paid = row_product(dout + value_at, out + value_at, a.value_size);
                 for (int64_t s = 0; s < a.keys; s++) {
-                    if (!sees(&a, t, s)) continue;
+                    if (!sees(&a, b, t, s)) continue;
                     int64_t k_at = key_at(&a, b, s, h, a.size), v_at = key_at(&a, b, s, h, a.value_size);
                     double p = exp(score(&a, b, t, h, s) - lse[(b * a.heads + h) * a.queries + t]);
                     double ds = p * (row_product(dout + value_at, a.v + v_at, a.value_size) - paid);

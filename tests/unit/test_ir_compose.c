@@ -11,7 +11,7 @@
 #include "ir/ir.h"
 #include "../reference/interp.h"
 
-#define MOST 8
+#define MOST 9
 
 /* "name dtype dims" per argument; the first letter of the name says what it holds: x numbers in (-2, 2), t targets from
  * -1 to 5, o and a digit an offset. */
@@ -23,6 +23,7 @@ typedef struct compose_case {
 #define CONV_1 "stride=[2], dilation=[1], low=[1], high=[1]"
 #define CONV_2 "stride=[1,2], dilation=[2,1], low=[1,1], high=[0,-1]"
 #define CONV_3 "stride=[1,1,2], dilation=[1,2,1], low=[0,0,0], high=[0,1,0]"
+#define SEGMENTS "sq i32 [2,5] sk i32 [2,9]"
 
 static const compose_case cases[] = {
     { SGLIR_OP_SILU, "", "x f64 [3,7]", "" },
@@ -79,12 +80,20 @@ static const compose_case cases[] = {
     { SGLIR_OP_LAYER_NORM, "", "x f64 [2,3,7] xg f64 [7] xb f64 [7]", "eps=0.01" },
     { SGLIR_OP_ROPE, "", "x f64 [2,5,3,6] o7 i64 []", "theta=100" },
     { SGLIR_OP_ROPE, "inverse", "x f64 [2,5,3,6] o7 i64 []", "inverse=1" },
+    { SGLIR_OP_ROPE, "positions", "x f64 [2,5,3,6] t i32 [2,5]", "theta=100" },
+    { SGLIR_OP_ROPE, "positions, frequencies, inverse", "x f64 [2,5,3,6] t i32 [2,5]",
+      "frequencies=[0.5,0.25,-3], inverse=1" },
+    { SGLIR_OP_ROPE, "frequencies", "x f64 [2,5,3,6] o7 i64 []", "frequencies=[0.5,0.25,-3]" },
     { SGLIR_OP_ATTENTION, "all", "xq f64 [2,5,3,4] xk f64 [2,7,3,4] xv f64 [2,7,3,6] o0 i64 []",
       "scale=0.5, causal=0" },
     { SGLIR_OP_ATTENTION, "causal", "xq f64 [2,5,3,4] xk f64 [2,5,3,4] xv f64 [2,5,3,6] o0 i64 []", "scale=0.5" },
     { SGLIR_OP_ATTENTION, "grouped", "xq f64 [2,5,6,4] xk f64 [2,7,2,4] xv f64 [2,7,2,6] o2 i64 []", "scale=0.5" },
     { SGLIR_OP_ATTENTION, "window", "xq f64 [2,5,6,4] xk f64 [2,7,3,4] xv f64 [2,7,3,6] o1 i64 []",
       "scale=0.5, window=2" },
+    { SGLIR_OP_ATTENTION, "segments", "xq f64 [2,5,6,4] xk f64 [2,9,2,4] xv f64 [2,9,2,6] o0 i64 [] " SEGMENTS,
+      "scale=0.5, causal=0" },
+    { SGLIR_OP_ATTENTION, "segments, window", "xq f64 [2,5,6,4] xk f64 [2,9,2,4] xv f64 [2,9,2,6] o4 i64 [] " SEGMENTS,
+      "scale=0.5, window=6" },
     { SGLIR_OP_ATTENTION, "no keys", "xq f64 [2,5,6,4] xk f64 [2,0,3,4] xv f64 [2,0,3,6] o0 i64 []", "scale=0.5" },
     { SGLIR_OP_ATTENTION, "past the keys", "xq f64 [1,3,1,4] xk f64 [1,2,1,4] xv f64 [1,2,1,4] o9 i64 []",
       "scale=0.5, window=3" },
@@ -97,6 +106,12 @@ static const compose_case cases[] = {
     { SGLIR_OP_ATTENTION_GRAD, "window",
       "xq f64 [2,5,6,4] xk f64 [2,7,3,4] xv f64 [2,7,3,6] xo f64 [2,5,6,6] xl f64 [2,6,5] xd f64 [2,5,6,6] o1 i64 []",
       "scale=0.5, window=2" },
+    { SGLIR_OP_ATTENTION_GRAD, "segments",
+      "xq f64 [2,5,6,4] xk f64 [2,9,2,4] xv f64 [2,9,2,6] xo f64 [2,5,6,6] xl f64 [2,6,5] xd f64 [2,5,6,6] o0 i64 [] " SEGMENTS,
+      "scale=0.5, causal=0" },
+    { SGLIR_OP_ATTENTION_GRAD, "segments, causal",
+      "xq f64 [2,5,6,4] xk f64 [2,9,2,4] xv f64 [2,9,2,6] xo f64 [2,5,6,6] xl f64 [2,6,5] xd f64 [2,5,6,6] o3 i64 [] " SEGMENTS,
+      "scale=0.5" },
     { SGLIR_OP_CROSS_ENTROPY, "", "x f64 [3,4,5] t i32 [3,4]", "" },
     { SGLIR_OP_CROSS_ENTROPY, "ignore", "x f64 [3,4,5] t i64 [3,4]", "ignore=2" },
     { SGLIR_OP_CROSS_ENTROPY, "ignore none", "x f64 [12,5] t i32 [12]", "ignore=4294967296" },
@@ -189,6 +204,7 @@ static void feed(interp *in, const sglir_graph *g)
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             int64_t number = (int64_t)(seed >> 33);
             double value = name[0] == 'o' ? name[1] - '0' : (double)(number % 512 - 256) / 128; /* exact in bf16 */
+            if (name[0] == 's') value = (double)(number % 4) - 1;
             if (name[0] == 't') value = (double)(number % 7) - (type->dtype == SGL_U8 ? 0 : 1);
             interp_set(&tensor, e, value);
         }

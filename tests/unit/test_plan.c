@@ -194,6 +194,9 @@ static void test_cost_of_attention(void **state)
     }
     check_cost("%7 = constant() {value=0, dtype=i64}\n%8, %9 = attention(%3, %4, %5, %7) {scale=1}",
                2 * 8 * (1 + 2 + 3) * (8 + 6), 8 * 6, border);
+    check_cost("%7 = constant() {value=0, dtype=i64}\n%8 = iota() {axis=1, dims=[2,3], dtype=i32}\n"
+               "%9 = iota() {axis=1, dims=[2,5], dtype=i32}\n%10, %11 = attention(%3, %4, %5, %7, %8, %9) {scale=1}",
+               2 * 8 * (1 + 2 + 3) * (8 + 6) + 6 + 10, 8 * 6, border + 2 * 4 * (6 + 10)); /* as of one segment */
     check_cost("%7, %8 = attention(%3, %4, %5, %6) {scale=1}\n"
                "%9, %10, %11 = attention_grad(%3, %4, %5, %7, %8, %7, %6) {scale=1}",
                2 * 8 * 12 * (8 + 6) + 2 * 8 * 12 * (3 * 8 + 2 * 6), 2 * 8 * 12,

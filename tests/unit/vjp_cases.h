@@ -23,6 +23,12 @@
     IN(1, "xk", "f64", "2," #s "," #g ",4")                                                                            \
     IN(2, "xv", "f64", "2," #s "," #g ",3")                                                                            \
     FEED(3, "o", "i64", "")
+/* For three queries and four keys of two sequences: -1,0,0 and 0,1,1; -1,0,0,0 and 1,1,1,-1. */
+#define SEGMENTS                                                                                                       \
+    FEED(4, "iq", "i32", "2,3")                                                                                        \
+    FEED(5, "ik", "i32", "2,4")                                                                                        \
+    "%6 = constant() {value=3, dtype=i32}\n%7 = broadcast(%6) {dims=[2,3]}\n%8 = div(%4, %7)\n"                        \
+    "%9 = broadcast(%6) {dims=[2,4]}\n%10 = div(%5, %9)\n"
 
 typedef struct vjp_case {
     sglir_op op;
@@ -201,6 +207,9 @@ static const vjp_case vjp_cases[] = {
                                                                                "fetch \"y\" %3\n" },
     { SGLIR_OP_ROPE, 2, "",
       IN(0, "x", "f64", "1,3,2,4") FEED(1, "o", "i64", "") "%2 = rope(%0, %1) {theta=100}\nfetch \"y\" %2\n" },
+    { SGLIR_OP_ROPE, 2, "positions, frequencies",
+      IN(0, "x", "f64", "1,3,2,4")
+          FEED(1, "j", "i32", "1,3") "%2 = rope(%0, %1) {frequencies=[0.5,-2]}\nfetch \"y\" %2\n" },
     { SGLIR_OP_ROPE, 2, "the other way",
       IN(0, "x", "f64", "1,3,2,4")
           FEED(1, "o", "i64", "") "%2 = rope(%0, %1) {theta=100, inverse=1}\nfetch \"y\" %2\n" },
@@ -210,6 +219,11 @@ static const vjp_case vjp_cases[] = {
       QKV(4, 4, 5, 2) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5, window=2}\nfetch \"y\" %4\n" },
     { SGLIR_OP_ATTENTION, 2, "all keys",
       QKV(3, 2, 4, 1) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5, causal=0}\nfetch \"y\" %4\n" },
+    { SGLIR_OP_ATTENTION, 2, "segments",
+      QKV(3, 2, 4, 1) SEGMENTS "%11, %12 = attention(%0, %1, %2, %3, %8, %10) {scale=0.5}\nfetch \"y\" %11\n" },
+    { SGLIR_OP_ATTENTION, 2, "segments, all keys",
+      QKV(3, 4, 4, 2) SEGMENTS
+      "%11, %12 = attention(%0, %1, %2, %3, %8, %10) {scale=0.5, causal=0}\nfetch \"y\" %11\n" },
     { SGLIR_OP_ATTENTION, 2, "through lse",
       QKV(3, 2, 4, 1) "%4, %5 = attention(%0, %1, %2, %3) {scale=0.5}\nfetch \"y\" %4\nfetch \"z\" %5\n" },
     { SGLIR_OP_ATTENTION_GRAD, 1, "",
@@ -217,6 +231,12 @@ static const vjp_case vjp_cases[] = {
           IN(4, "xd", "f64", "2,3,2,3") "%5, %6 = attention(%0, %1, %2, %3) {scale=0.5}\n"
                                         "%7, %8, %9 = attention_grad(%0, %1, %2, %5, %6, %4, %3) {scale=0.5}\n"
                                         "fetch \"y\" %7\nfetch \"z\" %8\nfetch \"w\" %9\n" },
+    { SGLIR_OP_ATTENTION_GRAD, 1, "segments",
+      QKV(3, 2, 4, 1)
+          SEGMENTS IN(13, "xd", "f64", "2,3,2,3") "%11, %12 = attention(%0, %1, %2, %3, %8, %10) {scale=0.5}\n"
+                                                  "%14, %15, %16 = attention_grad(%0, %1, %2, %11, %12, %13, %3, %8, "
+                                                  "%10) {scale=0.5}\n"
+                                                  "fetch \"y\" %14\nfetch \"z\" %15\nfetch \"w\" %16\n" },
     { SGLIR_OP_CROSS_ENTROPY, 2, "",
       IN(0, "x", "f64", "3,2,6") FEED(1, "i", "i32", "3,2") "%2 = cross_entropy(%0, %1)\nfetch \"y\" %2\n" },
     { SGLIR_OP_CROSS_ENTROPY, 2, "another ignored",

@@ -56,6 +56,13 @@ const int64_t *sglexec_attr_ints(const sglexec_program *p, const sglexec_instruc
     return attr->count ? &p->ints.data[attr->as.first] : NULL;
 }
 
+const double *sglexec_attr_floats(const sglexec_program *p, const sglexec_instruction *i, const char *name, int *count)
+{
+    const sglir_attr *attr = attr_at(p, i, name);
+    *count = (int)attr->count;
+    return attr->count ? &p->floats.data[attr->as.first] : NULL;
+}
+
 static sgl_status print_operand(sglcore_env *env, const sglexec_operand *o, sglcore_text *text)
 {
     sglir_type type = sglir_type_make(o->dtype, o->rank, o->dims);

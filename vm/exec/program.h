@@ -80,5 +80,6 @@ sgl_status sglexec_origin_json(const sglexec_program *program, uint32_t origin, 
 int64_t sglexec_attr_int(const sglexec_program *p, const sglexec_instruction *i, const char *name);
 double sglexec_attr_float(const sglexec_program *p, const sglexec_instruction *i, const char *name);
 const int64_t *sglexec_attr_ints(const sglexec_program *p, const sglexec_instruction *i, const char *name, int *count);
+const double *sglexec_attr_floats(const sglexec_program *p, const sglexec_instruction *i, const char *name, int *count);
 
 #endif

@@ -9,14 +9,35 @@
 
 /* ---- rope ----------------------------------------------------------------------------------------------------- */
 
-/* (offset + t) theta^(-2i/d) as [t, 1, d/2] */
-static sglir_id rope_angles(sglir_graph *g, sglir_id offset, double theta, sgl_dtype dtype, int64_t steps, int64_t half)
+/* Positions as [t, 1, 1] from an offset, or as [b, t, 1, 1] from one for each row. */
+static sglir_id rope_places(sglir_graph *g, sglir_id positions, int64_t steps)
 {
-    const int64_t places[3] = { steps, 1, 1 }, pairs[3] = { 1, 1, half };
-    sglir_id place = sglir_add(g, sglir_iota(g, SGL_I64, 0, 3, places), offset);
-    sglir_id exponent = sglir_scale(g, sglir_iota(g, dtype, 2, 3, pairs), half == 0 ? 0 : -log(theta) / (double)half);
-    sglir_id turns = sglir_cast(g, place, dtype);
-    return sglir_mul(g, turns, sglir_unary(g, SGLIR_OP_EXP, exponent));
+    const sglir_type type = *sglir_type_of(g, positions);
+    const int64_t places[3] = { steps, 1, 1 }, rows[4] = { type.dims[0], type.dims[1], 1, 1 };
+    static const int8_t map[2] = { 0, 1 };
+    if (type.rank == 0) return sglir_add(g, sglir_iota(g, SGL_I64, 0, 3, places), positions);
+    return sglir_reshape_mapped(g, positions, 4, rows, map);
+}
+
+/* [1, 1, d/2]: theta^(-2i/d), or the frequencies that are given */
+static sglir_id rope_frequencies(sglir_graph *g, const sglir_graph *from, const sglir_node *node, sgl_dtype dtype,
+                                 int64_t half)
+{
+    const int64_t pairs[3] = { 1, 1, half };
+    int count;
+    const double *given = sglir_attr_floats(from, node, "frequencies", &count);
+    if (count > 0) {
+        int64_t *ones = sglcore_alloc(g->env, (size_t)count * sizeof *ones);
+        if (ones == NULL) return sglir_stick(g, SGL_OUT_OF_MEMORY), SGLIR_NONE;
+        for (int i = 0; i < count; i++) ones[i] = 1;
+        const sglir_named attrs[] = { SGLIR_INTS("counts", count, ones), SGLIR_FLOATS("values", count, given),
+                                      SGLIR_I("dtype", dtype) };
+        sglir_id list = sglir_emit(g, SGLIR_OP_SEGMENTS, NULL, 0, attrs, 3, NULL);
+        sglcore_free(g->env, ones, (size_t)count * sizeof *ones);
+        return sglir_reshape(g, list, 3, pairs);
+    }
+    double rate = half == 0 ? 0 : -log(sglir_attr_float(from, node, "theta")) / (double)half;
+    return sglir_unary(g, SGLIR_OP_EXP, sglir_scale(g, sglir_iota(g, dtype, 2, 3, pairs), rate));
 }
 
 void sglir_compose_rope(sglir_graph *g, const sglir_graph *from, const sglir_node *node, const sglir_id *args,
@@ -26,8 +47,9 @@ void sglir_compose_rope(sglir_graph *g, const sglir_graph *from, const sglir_nod
     if (g->status != SGL_OK) return;
     const sglir_type type = *sglir_type_of(g, x);
     int64_t half = type.dims[3] / 2;
-    sglir_id angles =
-        rope_angles(g, args[1], sglir_attr_float(from, node, "theta"), (sgl_dtype)type.dtype, type.dims[1], half);
+    sgl_dtype dtype = (sgl_dtype)type.dtype;
+    sglir_id places = sglir_cast(g, rope_places(g, args[1], type.dims[1]), dtype);
+    sglir_id angles = sglir_mul(g, places, rope_frequencies(g, from, node, dtype, half));
     sglir_id cosine = sglir_unary(g, SGLIR_OP_COS, angles), sine = sglir_unary(g, SGLIR_OP_SIN, angles);
     if (sglir_attr_int(from, node, "inverse")) sine = sglir_unary(g, SGLIR_OP_NEG, sine);
     sglir_id low = sglir_slice(g, x, 3, 0, half), high = sglir_slice(g, x, 3, half, 2 * half);
@@ -47,7 +69,7 @@ typedef struct heads {
     int64_t b, t, s, g, r, d, e;
     sglir_id q;       /* [b, t, g, r, d] */
     sglir_id k, v;    /* [b, s, g, d], [b, s, g, e] */
-    sglir_id visible; /* bool [t, 1, s], or SGLIR_NONE: all are */
+    sglir_id visible; /* bool [t, 1, s] or [b, 1, t, 1, s], or SGLIR_NONE: all are */
     double scale;
 } heads;
 
@@ -80,8 +102,20 @@ static sglir_id visible_keys(sglir_graph *g, const heads *a, sglir_id offset, in
     return sglir_binary(g, SGLIR_OP_AND, visible, sglir_binary(g, SGLIR_OP_LESS, before, key));
 }
 
+/* Keys of the query's own segment, which is none below 0. */
+static sglir_id same_segment(sglir_graph *g, const heads *a, const sglir_id *segments)
+{
+    static const int8_t of_queries[2] = { 0, 2 }, of_keys[2] = { 0, 4 };
+    const int64_t queries[5] = { a->b, 1, a->t, 1, 1 }, keys[5] = { a->b, 1, 1, 1, a->s };
+    sglir_id query = sglir_reshape_mapped(g, segments[0], 5, queries, of_queries),
+             key = sglir_reshape_mapped(g, segments[1], 5, keys, of_keys);
+    sglir_id there = sglir_binary(g, SGLIR_OP_LESS_EQUAL, sglir_constant(g, SGL_I32, 0), key);
+    return sglir_binary(g, SGLIR_OP_AND, sglir_binary(g, SGLIR_OP_EQUAL, query, key), there);
+}
+
+/* `offset` is the number of that argument; segments may follow it. */
 static bool heads_of(sglir_graph *g, const sglir_graph *from, const sglir_node *node, const sglir_id *args,
-                     sglir_id offset, heads *a)
+                     uint32_t offset, heads *a)
 {
     if (g->status != SGL_OK) return false;
     const sglir_type *q = sglir_type_of(g, args[0]), *v = sglir_type_of(g, args[2]);
@@ -98,7 +132,11 @@ static bool heads_of(sglir_graph *g, const sglir_graph *from, const sglir_node *
     a->q = grouped(g, a, sglir_widen(g, args[0]), a->d);
     a->k = sglir_widen(g, args[1]);
     a->v = sglir_widen(g, args[2]);
-    if (sglir_attr_int(from, node, "causal")) a->visible = visible_keys(g, a, offset, window);
+    if (sglir_attr_int(from, node, "causal")) a->visible = visible_keys(g, a, args[offset], window);
+    if (node->arg_count > offset + 1) {
+        sglir_id same = same_segment(g, a, args + offset + 1);
+        a->visible = a->visible == SGLIR_NONE ? same : sglir_binary(g, SGLIR_OP_AND, a->visible, same);
+    }
     return g->status == SGL_OK;
 }
 
@@ -142,7 +180,7 @@ void sglir_compose_attention(sglir_graph *g, const sglir_graph *from, const sgli
                              sglir_id *out)
 {
     heads a;
-    if (!heads_of(g, from, node, args, args[3], &a)) return;
+    if (!heads_of(g, from, node, args, 3, &a)) return;
     sglir_id scores = scores_of(g, &a);
     sglir_id most = finite_or_zero(g, sglir_reduce_last(g, SGLIR_OP_REDUCE_MAX, scores));
     sglir_id powers = sglir_unary(g, SGLIR_OP_EXP, sglir_sub(g, scores, most));
@@ -175,7 +213,7 @@ void sglir_compose_attention_grad(sglir_graph *g, const sglir_graph *from, const
                                   sglir_id *results)
 {
     heads a;
-    if (!heads_of(g, from, node, args, args[6], &a)) return;
+    if (!heads_of(g, from, node, args, 6, &a)) return;
     sglir_id out = sglir_widen(g, args[3]), dout = sglir_widen(g, args[5]);
     sglir_id scores = scores_of(g, &a), lse = finite_or_zero(g, lse_rows(g, &a, args[4]));
     sglir_id p = sglir_unary(g, SGLIR_OP_EXP, sglir_sub(g, scores, lse));

@@ -31,6 +31,23 @@ sgl_status sglir_infer_norm(const sglir_infer *in)
     return SGL_OK;
 }
 
+static sgl_status must_be(const sglir_infer *in, int i, const char *what, const sglir_type *want)
+{
+    const sglir_type *have = sglir_infer_arg(in, i);
+    char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
+    if (have->dtype == want->dtype && sglir_same_shape(have, want)) return SGL_OK;
+    return sglir_infer_fail(in, "argument %d (%s) is %s, %s is needed", i, what, sglir_type_text(have, a, sizeof a),
+                            sglir_type_text(want, b, sizeof b));
+}
+
+/* A number for each place in time of each sequence. */
+static sgl_status must_be_i32(const sglir_infer *in, int i, const char *what, int64_t batch, int64_t times)
+{
+    const int64_t dims[2] = { batch, times };
+    sglir_type want = sglir_type_make(SGL_I32, 2, dims);
+    return must_be(in, i, what, &want);
+}
+
 sgl_status sglir_infer_rope(const sglir_infer *in)
 {
     const sglir_type *x = sglir_infer_arg(in, 0);
@@ -38,18 +55,30 @@ sgl_status sglir_infer_rope(const sglir_infer *in)
     char text[SGLIR_TYPE_ROOM];
     SGLCORE_TRY(sglir_infer_is_float(in, 0));
     SGLCORE_TRY(sglir_infer_rank(in, 0, 4, "[b, t, h, d]"));
-    SGLCORE_TRY(sglir_infer_is_scalar_i64(in, 1, "offset"));
+    if (sglir_infer_arg(in, 1)->rank == 0)
+        SGLCORE_TRY(sglir_infer_is_scalar_i64(in, 1, "offset"));
+    else
+        SGLCORE_TRY(must_be_i32(in, 1, "positions", x->dims[0], x->dims[1]));
     if (x->dims[3] % 2 != 0)
         return sglir_infer_fail(in, "the last dimension of %s is odd: it is turned in pairs",
                                 sglir_shape_text(x, text, sizeof text));
     if (!(theta > 0) || isinf(theta)) return sglir_infer_fail(in, "theta is %g, a number above 0 is needed", theta);
+    const sglir_named *frequencies = sglir_infer_attr(in, "frequencies");
+    if (frequencies->i != 0 && frequencies->i != x->dims[3] / 2)
+        return sglir_infer_fail(in, "%" PRId64 " frequencies for the %" PRId64 " pairs of %s", frequencies->i,
+                                x->dims[3] / 2, sglir_shape_text(x, text, sizeof text));
+    for (int64_t i = 0; i < frequencies->i; i++) {
+        if (!isfinite(frequencies->floats[i]))
+            return sglir_infer_fail(in, "frequency %" PRId64 " is %g", i, frequencies->floats[i]);
+    }
     return sglir_infer_same(in);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------ */
 
-/* q [b, t, h, d], k [b, s, g, d], v [b, s, g, e] are the first three arguments. */
-static sgl_status check_attention(const sglir_infer *in)
+/* q [b, t, h, d], k [b, s, g, d], v [b, s, g, e] are the first three arguments; `offset` is the number of that one, behind
+ * which segments may follow. */
+static sgl_status check_attention(const sglir_infer *in, int offset)
 {
     static const char *const forms[3] = { "q [b, t, h, d]", "k [b, s, g, d]", "v [b, s, g, e]" };
     SGLCORE_TRY(sglir_infer_is_float(in, 0));
@@ -72,7 +101,12 @@ static sgl_status check_attention(const sglir_infer *in)
     if (window < 0) return sglir_infer_fail(in, "the window is %" PRId64 "; 0 is none", window);
     if (window > 0 && sglir_infer_int(in, "causal") == 0)
         return sglir_infer_fail(in, "a window counts back from the query's own place, so it needs causal");
-    return SGL_OK;
+    SGLCORE_TRY(sglir_infer_is_scalar_i64(in, offset, "offset"));
+    if (in->arg_count == offset + 1) return SGL_OK;
+    if (in->arg_count == offset + 2)
+        return sglir_infer_fail(in, "segments of the queries without those of the keys: give both or none");
+    SGLCORE_TRY(must_be_i32(in, offset + 1, "segments of the queries", q->dims[0], q->dims[1]));
+    return must_be_i32(in, offset + 2, "segments of the keys", k->dims[0], k->dims[1]);
 }
 
 /* out [b, t, h, e] and lse [b, h, t] as they follow from q and v. */
@@ -87,30 +121,19 @@ static void attention_results(const sglir_infer *in, sglir_type *out, sglir_type
 
 sgl_status sglir_infer_attention(const sglir_infer *in)
 {
-    SGLCORE_TRY(check_attention(in));
-    SGLCORE_TRY(sglir_infer_is_scalar_i64(in, 3, "offset"));
+    SGLCORE_TRY(check_attention(in, 3));
     attention_results(in, &in->results[0], &in->results[1]);
     return SGL_OK;
-}
-
-static sgl_status must_be(const sglir_infer *in, int i, const char *what, const sglir_type *want)
-{
-    const sglir_type *have = sglir_infer_arg(in, i);
-    char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
-    if (have->dtype == want->dtype && sglir_same_shape(have, want)) return SGL_OK;
-    return sglir_infer_fail(in, "argument %d (%s) is %s, %s is needed", i, what, sglir_type_text(have, a, sizeof a),
-                            sglir_type_text(want, b, sizeof b));
 }
 
 sgl_status sglir_infer_attention_grad(const sglir_infer *in)
 {
     sglir_type out, lse;
-    SGLCORE_TRY(check_attention(in));
+    SGLCORE_TRY(check_attention(in, 6));
     attention_results(in, &out, &lse);
     SGLCORE_TRY(must_be(in, 3, "out", &out));
     SGLCORE_TRY(must_be(in, 4, "lse", &lse));
     SGLCORE_TRY(must_be(in, 5, "dout", &out));
-    SGLCORE_TRY(sglir_infer_is_scalar_i64(in, 6, "offset"));
     for (int i = 0; i < 3; i++) in->results[i] = sglir_infer_whole(in, i);
     return SGL_OK;
 }

@@ -235,22 +235,25 @@ bool sglir_labels_rowwise(const sglir_view *v, sglir_labels *l)
 
 enum { B, T, H, D, S, E }; /* dims of attention; query and key heads run together, in proportion */
 
-static void number_attention(sglir_labels *l)
+/* segments: number of the argument that holds those of the queries, where there are any. */
+static void number_attention(const sglir_view *v, sglir_labels *l, int segments)
 {
     l->count = E + 1;
     l->refused = 1u << T | 1u << D | 1u << S | 1u << E; /* masks and offsets speak of whole sequences */
-    static const int8_t q[4] = { B, T, H, D }, k[4] = { B, S, H, D }, v[4] = { B, S, H, E };
+    static const int8_t q[4] = { B, T, H, D }, k[4] = { B, S, H, D }, values[4] = { B, S, H, E };
     sglir_label_copy(l->args[0], q, 4);
     sglir_label_copy(l->args[1], k, 4);
-    sglir_label_copy(l->args[2], v, 4);
+    sglir_label_copy(l->args[2], values, 4);
+    if (v->arg_count <= segments) return;
+    sglir_label_copy(l->args[segments], q, 2);
+    sglir_label_copy(l->args[segments + 1], k, 2);
 }
 
 static const int8_t attention_out[4] = { B, T, H, E }, attention_lse[3] = { B, H, T };
 
 bool sglir_labels_attention(const sglir_view *v, sglir_labels *l)
 {
-    (void)v;
-    number_attention(l);
+    number_attention(v, l, 4);
     sglir_label_copy(l->results[0], attention_out, 4);
     sglir_label_copy(l->results[1], attention_lse, 3);
     return true;
@@ -258,8 +261,7 @@ bool sglir_labels_attention(const sglir_view *v, sglir_labels *l)
 
 bool sglir_labels_attention_grad(const sglir_view *v, sglir_labels *l)
 {
-    (void)v;
-    number_attention(l);
+    number_attention(v, l, 7);
     sglir_label_copy(l->args[3], attention_out, 4);
     sglir_label_copy(l->args[4], attention_lse, 3);
     sglir_label_copy(l->args[5], attention_out, 4);
@@ -269,11 +271,11 @@ bool sglir_labels_attention_grad(const sglir_view *v, sglir_labels *l)
 
 bool sglir_labels_rope(const sglir_view *v, sglir_labels *l)
 {
-    (void)v;
     static const int8_t x[4] = { B, T, H, D };
     l->count = D + 1;
     l->refused = 1u << T | 1u << D;
     sglir_label_copy(l->args[0], x, 4);
+    sglir_label_copy(l->args[1], x, v->args[1]->rank); /* positions [b, t], or an offset [] */
     sglir_label_copy(l->results[0], x, 4);
     return true;
 }

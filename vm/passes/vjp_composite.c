@@ -9,21 +9,26 @@
 void sglpass_vjp_rope(const sglpass_vjp *v)
 {
     sglir_id args[2] = { v->dys[0], sglpass_vjp_arg(v, 1) };
+    int count;
+    const double *frequencies = sglir_attr_floats(v->g, sglir_node_at(v->g, v->node), "frequencies", &count);
     sglir_named attrs[] = { SGLIR_F("theta", sglpass_vjp_float(v, "theta")),
-                            SGLIR_I("inverse", !sglpass_vjp_int(v, "inverse")) };
-    sglir_emit(v->g, SGLIR_OP_ROPE, args, 2, attrs, 2, &v->into[0]);
+                            SGLIR_I("inverse", !sglpass_vjp_int(v, "inverse")),
+                            SGLIR_FLOATS("frequencies", count, frequencies) };
+    sglir_emit(v->g, SGLIR_OP_ROPE, args, 2, attrs, 3, &v->into[0]);
 }
 
-/* (q, k, v, offset) -> (out, lse) */
+/* (q, k, v, offset, segments...) -> (out, lse) */
 void sglpass_vjp_attention(const sglpass_vjp *v)
 {
-    sglir_id args[7] = { sglpass_vjp_arg(v, 0),    sglpass_vjp_arg(v, 1),    sglpass_vjp_arg(v, 2),
+    uint32_t segments = sglir_node_at(v->g, v->node)->arg_count - 4;
+    sglir_id args[9] = { sglpass_vjp_arg(v, 0),    sglpass_vjp_arg(v, 1),    sglpass_vjp_arg(v, 2),
                          sglpass_vjp_result(v, 0), sglpass_vjp_result(v, 1), v->dys[0],
                          sglpass_vjp_arg(v, 3) };
     sglir_named attrs[] = { SGLIR_F("scale", sglpass_vjp_float(v, "scale")),
                             SGLIR_I("causal", sglpass_vjp_int(v, "causal")),
                             SGLIR_I("window", sglpass_vjp_int(v, "window")) };
-    sglir_emit(v->g, SGLIR_OP_ATTENTION_GRAD, args, 7, attrs, 3, v->into);
+    for (uint32_t i = 0; i < segments; i++) args[7 + i] = sglpass_vjp_arg(v, 4 + i);
+    sglir_emit(v->g, SGLIR_OP_ATTENTION_GRAD, args, 7 + (int)segments, attrs, 3, v->into);
 }
 
 /* (x, weight, targets) -> losses; the gradient's own losses are left for simplify to put in the place of these. */

@@ -165,13 +165,14 @@ static sglplan_cost sglplan_cost_dot(const sglir_graph *g, const sglir_node *nod
 
 /* How many (query, key) pairs one head of one sequence looks at: query i sees keys 0 .. offset + i, and of those the
  * last `window`. An offset that is not known is taken so that the last query sees the last key. */
-static double pairs_of_attention(const sglir_graph *g, const sglir_node *node)
+/* at: number of the argument that is the offset. Segments hold what no plan can know: the price is that of one segment. */
+static double pairs_of_attention(const sglir_graph *g, const sglir_node *node, uint32_t at)
 {
     double queries = extent_at(arg_type(g, node, 0), 1), keys = extent_at(arg_type(g, node, 1), 1);
     double window = (double)sglir_attr_int(g, node, "window"), offset;
     double most = window > 0 && window < keys ? window : keys;
     if (!sglir_attr_int(g, node, "causal")) return queries * most;
-    if (!sglir_constant_value(g, sglir_arg(g, node, node->arg_count - 1), &offset)) offset = keys - queries;
+    if (!sglir_constant_value(g, sglir_arg(g, node, at), &offset)) offset = keys - queries;
     if (offset < 0) offset = 0;
     double growing = most - offset; /* queries that see fewer keys than `most` */
     if (growing < 0) growing = 0;
@@ -180,10 +181,11 @@ static double pairs_of_attention(const sglir_graph *g, const sglir_node *node)
 }
 
 /* Products per pair: forward q k (d) and p v (e); backward q k again, dout v and p dout (e each), dq and dk (d each). */
-static sglplan_cost cost_of_attention(const sglir_graph *g, const sglir_node *node, double per_d, double per_e)
+static sglplan_cost cost_of_attention(const sglir_graph *g, const sglir_node *node, uint32_t offset, double per_d,
+                                      double per_e)
 {
     const sglir_type *q = arg_type(g, node, 0), *v = arg_type(g, node, 2);
-    double pairs = extent_at(q, 0) * extent_at(q, 2) * pairs_of_attention(g, node);
+    double pairs = extent_at(q, 0) * extent_at(q, 2) * pairs_of_attention(g, node, offset);
     return (sglplan_cost){ .flops = 2 * pairs * (per_d * extent_at(q, 3) + per_e * extent_at(v, 3)),
                            .transcendentals = pairs,
                            .bytes = border_bytes(g, node) };
@@ -191,12 +193,12 @@ static sglplan_cost cost_of_attention(const sglir_graph *g, const sglir_node *no
 
 static sglplan_cost sglplan_cost_attention(const sglir_graph *g, const sglir_node *node)
 {
-    return cost_of_attention(g, node, 1, 1);
+    return cost_of_attention(g, node, 3, 1, 1);
 }
 
 static sglplan_cost sglplan_cost_attention_grad(const sglir_graph *g, const sglir_node *node)
 {
-    return cost_of_attention(g, node, 3, 2);
+    return cost_of_attention(g, node, 6, 3, 2);
 }
 
 static const sglplan_cost_fn rules[SGLIR_OP_COUNT] = {
