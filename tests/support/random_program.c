@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/infer.h"
 #include "passes/vjp_rules.h"
 
 enum { MOST_VALUES = 160, MOST_ELEMENTS = 96, MOST_PALETTE = 8, DEPTH = 2 };
@@ -293,12 +294,10 @@ static void by_door(drawer *d, const op_case *c)
         pooled a = d->pool[draw(d, (uint64_t)d->count)], b = d->pool[draw(d, (uint64_t)d->count)];
         sgl_dtype x = (sgl_dtype)type_of(d, a.id)->dtype, y = (sgl_dtype)type_of(d, b.id)->dtype;
         if (!broadcast_together(type_of(d, a.id), type_of(d, b.id)) || (exact && !(a.exact && b.exact))) continue;
-        if (x != y &&
-            (exact || x == SGL_BOOL || y == SGL_BOOL || !sglcore_dtype_is_float(x) || !sglcore_dtype_is_float(y)))
-            continue;
+        sgl_dtype both;
+        if (x != y && (exact || !sglcore_dtype_is_float(x) || !sglcore_dtype_is_float(y))) continue;
         if (!op_case_takes(c, x) || !op_case_takes(c, y)) continue;
-        if ((x != y && !d->palette_count) || (x != SGL_F64 && y != SGL_F64 && x != y && !in_palette(d, SGL_F32)))
-            continue;
+        if (!sglir_promote(x, y, &both) || !in_palette(d, both)) continue;
         a = to_range(d, a, 'x', exact);
         b = to_range(d, b, c->op == SGLIR_OP_DIV || c->op == SGLIR_OP_REMAINDER ? 'p' : 'x', exact);
         sglir_id args[2] = { a.id, b.id }, out = SGLIR_NONE;
@@ -369,7 +368,12 @@ static void one_step(drawer *d)
         region_kinds[draw(d, REGION_KINDS)](d);
         return;
     }
-    if (!op_case_at((int)draw(d, (uint64_t)cases), &c) || c.kind == OP_REFUSED) return;
+    bool moves = one_in(d, 4); /* movement between arithmetic is what fusing and places in memory go wrong over */
+    for (int attempt = 0; attempt < 12; attempt++) {
+        op_case_at((int)draw(d, (uint64_t)cases), &c);
+        if (!moves || (sglir_ops[c.op].flags & SGLIR_MOVEMENT)) break;
+    }
+    if (c.kind == OP_REFUSED) return;
     if (d->smooth && (c.kind == OP_KINKED || c.kind == OP_JUMPS)) return;
     bool elementwise = (sglir_ops[c.op].flags & SGLIR_ELEMENTWISE) != 0 && c.attributes != NULL;
     if (elementwise && op_case_arguments(&c) == 2 && strchr(c.arguments, ':') == NULL && one_in(d, 2))
@@ -442,7 +446,7 @@ static void learn(drawer *d, const pooled *parameters)
     sgl_dtype wide = d->palette[0] == SGL_F64 ? SGL_F64 : SGL_F32;
     sglir_id loss = sglir_constant(d->g, wide, 0), args[5], gradients[4];
     int terms = 0, between = -1;
-    for (int i = d->count - 1; i >= 0 && terms < 4; i--) {
+    for (int i = d->count - 1; i >= 0 && terms < 12; i--) {
         if (!d->pool[i].derives || !is_float(d, d->pool[i].id)) continue;
         if (terms == 2 && type_of(d, d->pool[i].id)->dtype == wide) between = i;
         loss = sglir_add(d->g, loss, sglir_cast(d->g, total(d, squash(d, d->pool[i].id)), wide));
