@@ -100,6 +100,7 @@ local function batch_of(self)
     local feed = self.data.feeds[name]
     batch[name] = core.input("feed", name, feed.dtype, feed.dims)
   end
+  if self.data.derive then self.data.derive(batch) end
   return batch
 end
 

@@ -247,11 +247,23 @@ end
 
 function ops.rms_norm(x, gain, eps) return emit("rms_norm", { x, gain }, { eps = eps }) end
 function ops.layer_norm(x, gain, bias, eps) return emit("layer_norm", { x, gain, bias }, { eps = eps }) end
-function ops.rope(x, offset, theta) return emit("rope", { x, offset }, { theta = theta }) end
 
---- out, lse of q [b,t,h,d], k [b,s,g,d], v [b,s,g,e]; options: scale, causal, window.
+--- Rotary positions: offset i64 [] of the first row, or i32 [b, t] of each; frequencies: a list, in place of theta's.
+function ops.rope(x, offset, theta, frequencies)
+  return emit("rope", { x, offset }, { theta = theta, frequencies = frequencies })
+end
+
+--- out, lse of q [b,t,h,d], k [b,s,g,d], v [b,s,g,e]; options: scale, causal, window, query_segments i32 [b,t] with
+--- key_segments i32 [b,s].
 function ops.attention(q, k, v, offset, options)
-  return emit("attention", { q, k, v, offset },
+  local args = { q, k, v, offset }
+  if options.query_segments or options.key_segments then
+    if not options.query_segments or not options.key_segments then
+      core.error("attention: query_segments and key_segments: give both or none")
+    end
+    args[5], args[6] = options.query_segments, options.key_segments
+  end
+  return emit("attention", args,
     { scale = options.scale, causal = options.causal and 1 or 0, window = options.window or 0 })
 end
 

@@ -111,7 +111,7 @@
 ---@field reshape fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
 ---@field rms_norm fun(x: sgl.tensor, gain: sgl.tensor, eps: number): sgl.tensor
 ---@field roll fun(x: sgl.tensor, shift: integer, axis: integer?): sgl.tensor
----@field rope fun(x: sgl.tensor, offset: sgl.tensor, theta: number): sgl.tensor
+---@field rope fun(x: sgl.tensor, offset: sgl.tensor, theta: number?, frequencies: number[]?): sgl.tensor
 ---@field round fun(x: sgl.tensor): sgl.tensor
 ---@field rsqrt fun(x: sgl.tensor): sgl.tensor
 ---@field scatter_add fun(indices: sgl.tensor, updates: sgl.tensor, extent: integer): sgl.tensor

@@ -5,6 +5,7 @@
 
 local check = require "sgl.check"
 local core = require "sgl.core"
+local ops = require "sgl.ops"
 
 ---@class sgl.data
 local data = {}
@@ -24,9 +25,32 @@ local function list_paths(where, options)
   return paths
 end
 
+-- A sequence holds several documents, each with the token `ending` at its end: which one each place is in, numbered
+-- from 0 in every sequence. Nothing is foretold across a border: the target behind an end is one that losses ignore.
+local function unpack_documents(batch, ending)
+  local ends = ops.equal(batch.tokens, ending)
+  batch.documents = ops.cumsum(ops.cast(ends, "i32"), 1, { exclusive = true })
+  batch.targets = ops.select(ends, ops.constant(-1, "i32"), batch.targets)
+end
+
+-- What sgl.job calls on the batch of every graph, or nil.
+local function derivation(where, options, vocab)
+  local ending = options.document_end
+  if not options.pack then
+    if ending then core.error(where .. ": document_end needs pack = true") end
+    return nil
+  end
+  if not ending then core.error(where .. ": pack needs document_end, the token that ends a document") end
+  if ending >= vocab then
+    core.error(("%s: document_end (%d) is not below vocab (%d)"):format(where, ending, vocab))
+  end
+  return function(batch) unpack_documents(batch, ending) end
+end
+
 local function tokens(kind, options, fields, format, vocab)
   local where = "data." .. kind
-  for name, value in pairs { path = "any?", seq = "size", batch = "size", held_out = "rate?", seed = "count?" } do
+  for name, value in pairs { path = "any?", seq = "size", batch = "size", held_out = "rate?", seed = "count?",
+    pack = "flag?", document_end = "count?" } do
     fields[name] = value
   end
   check.options(where, options, fields)
@@ -35,21 +59,23 @@ local function tokens(kind, options, fields, format, vocab)
   return setmetatable({
     kind = kind, paths = paths, format = format, vocab = vocab, seq = seq, batch = batch, held_out = held_out,
     seed = options.seed, -- that of the job when there is none
+    derive = derivation(where, options, vocab),
     feeds = { tokens = { dtype = "i32", dims = { batch, seq } }, targets = { dtype = "i32", dims = { batch, seq } } },
   }, Source)
 end
 
 --- The bytes of one text file or many. `sgl train --data FILE` names another. A byte that is not below vocab (default
 --- 256) is
---- an error.
----@param options { path: string|string[], vocab: integer?, seq: integer, batch: integer, held_out: number?, seed: integer? } held_out: share of the end kept for evaluation, default 0.05
+--- an error. With `pack` every place knows its document, which ends with the token document_end: batch.documents i32
+--- [batch, seq], for nn.attention; targets across a border are -1, which nn.cross_entropy ignores.
+---@param options { path: string|string[], vocab: integer?, seq: integer, batch: integer, held_out: number?, seed: integer?, pack: boolean?, document_end: integer? } held_out: share of the end kept for evaluation, default 0.05
 ---@return table
 function data.text(options)
   return tokens("text", options, { vocab = "size?" }, "bytes", type(options) == "table" and options.vocab or 256)
 end
 
---- Token files: raw uint16 or uint32, or headed as llm.c's.
----@param options { path: string|string[], vocab: integer, seq: integer, batch: integer, format: "u16"|"u32"|"llmc"?, held_out: number?, seed: integer? }
+--- Token files: raw uint16 or uint32, or headed as llm.c's. `pack` as for data.text.
+---@param options { path: string|string[], vocab: integer, seq: integer, batch: integer, format: "u16"|"u32"|"llmc"?, held_out: number?, seed: integer?, pack: boolean?, document_end: integer? }
 ---@return table
 function data.tokens(options)
   local given = type(options) == "table" and options or {}

@@ -6,6 +6,7 @@ local base = require "sgl.nn.module"
 
 local layers = {
   "linear", "embedding", "rms_norm", "layer_norm", "attention", "swiglu", "mlp", "dropout", "stack", "position",
+  "rope",
 }
 local losses = { "cross_entropy", "tied_head", "head" }
 

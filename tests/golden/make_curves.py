@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the golden training curves llama.json and gpt2.json, with PyTorch as the independent judge.
+"""Makes the golden training curves llama.json, gpt2.json and variants.json, with PyTorch as the independent judge.
 
 Run:    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch numpy
-        /tmp/venv/bin/python tests/golden/make_curves.py [DIRECTORY]     (default: beside this file)
-Writes: DIRECTORY/llama.json and DIRECTORY/gpt2.json; their fields are listed in README.md.
+        /tmp/venv/bin/python tests/golden/make_curves.py [DIRECTORY [MODEL...]]     (default: beside this file, all)
+Writes: DIRECTORY/MODEL.json; their fields are listed in README.md.
 In:     nothing. Weights and tokens come from splitmix64 and fnv1a64, which C and Lua can evaluate bit for bit alike.
 Odd:    everything is written out plainly rather than taken from torch.nn, so that it can be read beside our own ops;
         before a file is written the pieces are compared with torch.nn.functional, and the whole curve with itself
@@ -28,6 +28,10 @@ CONFIGS = {
                   norm_eps=1e-5, rope_theta=10000.0),
     "gpt2": dict(vocab=61, dim=40, layers=3, heads=4, kv_heads=4, head_dim=10, ffn=160, seq=20, batch=5,
                  norm_eps=1e-5),
+    # Attention's other forms: padding, packed documents, a window, normed queries and keys, scaled rope, a context.
+    "variants": dict(vocab=61, dim=48, heads=6, kv_heads=2, head_dim=8, seq=24, batch=4, norm_eps=1e-5, window=7,
+                     rope=dict(theta=10000.0, factor=8.0, original_context=64, low_freq_factor=1.0,
+                               high_freq_factor=4.0)),
 }
 
 # --- Numbers by formula ------------------------------------------------------------------------------------------
@@ -189,7 +193,74 @@ def gpt2_logits(p, tokens, cfg):
     return layer_norm(x, p["norm.weight"], p["norm.bias"], eps) @ p["wte.weight"].T
 
 
-MODELS = {"llama": (llama_shapes, llama_logits), "gpt2": (gpt2_shapes, gpt2_logits)}
+def variants_shapes(cfg):
+    dim, wide, narrow = cfg["dim"], cfg["heads"] * cfg["head_dim"], cfg["kv_heads"] * cfg["head_dim"]
+    shapes = {"embed.weight": (cfg["vocab"], dim)}
+    for part in "qkvo":
+        shapes |= {"encoder.w" + part: (wide, dim), "encoder.b" + part: (wide,)}
+    for name in ("own", "cross"):
+        shapes |= {name + ".wq": (wide, dim), name + ".wk": (narrow, dim), name + ".wv": (narrow, dim),
+                   name + ".wo": (dim, wide)}
+    shapes |= {"own.q_norm.weight": (cfg["head_dim"],), "own.k_norm.weight": (cfg["head_dim"],)}
+    return shapes | {name + ".weight": (dim,) for name in ("norm1", "norm2", "norm3", "norm")}
+
+
+def scaled_rope(x, positions, rope):
+    """x [batch, heads, seq, head_dim] turned by positions [batch, seq]; frequencies as `apply_scaling` of Meta's
+    llama-models has them, written in wavelengths."""
+    half = x.shape[-1] // 2
+    frequency = rope["theta"] ** (-torch.arange(half, dtype=torch.float64) / half)
+    wavelength = 2 * math.pi / frequency
+    longest = rope["original_context"] / rope["low_freq_factor"]
+    shortest = rope["original_context"] / rope["high_freq_factor"]
+    smooth = (rope["original_context"] / wavelength - rope["low_freq_factor"]) / (
+        rope["high_freq_factor"] - rope["low_freq_factor"])
+    mixed = (1 - smooth) * frequency / rope["factor"] + smooth * frequency
+    frequency = torch.where(wavelength < shortest, frequency,
+                            torch.where(wavelength > longest, frequency / rope["factor"], mixed))
+    angle = (positions[:, None, :, None].to(torch.float64) * frequency).to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+
+def attend(q, k, v, visible):
+    """PyTorch's own attention under a mask bool [batch, 1, queries, keys] in which every query sees some key."""
+    return merge_heads(F.scaled_dot_product_attention(q, k, v, attn_mask=visible, enable_gqa=True))
+
+
+def variants_logits(p, tokens, cfg):
+    eps, heads, kv_heads = cfg["norm_eps"], cfg["heads"], cfg["kv_heads"]
+    place = torch.arange(tokens.shape[1])
+    ends = (tokens < 6).long()
+    documents = ends.cumsum(1) - ends
+    is_real = tokens % 5 != 2
+    x = p["embed.weight"][tokens]
+
+    h = rms_norm(x, p["norm1.weight"], eps)
+    q, k, v = (split_heads(h @ p["encoder.w" + part].T + p["encoder.b" + part], heads) for part in "qkv")
+    seen = attend(q, k, v, is_real[:, None, None, :].expand(-1, 1, len(place), -1))
+    seen = seen * is_real[:, :, None]  # padding sees nothing
+    context = x + seen @ p["encoder.wo"].T + p["encoder.bo"]
+
+    h = rms_norm(x, p["norm2.weight"], eps)
+    q, k, v = (split_heads(h @ p["own.w" + part].T, n) for part, n in (("q", heads), ("k", kv_heads), ("v", kv_heads)))
+    q, k = rms_norm(q, p["own.q_norm.weight"], eps), rms_norm(k, p["own.k_norm.weight"], eps)
+    first = (documents[:, :, None] == documents[:, None, :]).int().argmax(-1)  # of each one's document
+    q, k = scaled_rope(q, place - first, cfg["rope"]), scaled_rope(k, place - first, cfg["rope"])
+    back = place[:, None] - place
+    near = (back >= 0) & (back < cfg["window"])
+    visible = near & (documents[:, :, None] == documents[:, None, :])
+    x = x + attend(q, k, v, visible[:, None]) @ p["own.wo"].T
+
+    h = rms_norm(x, p["norm3.weight"], eps)
+    q = split_heads(h @ p["cross.wq"].T, heads)
+    k, v = (split_heads(context @ p["cross.w" + part].T, kv_heads) for part in "kv")
+    x = x + attend(q, k, v, is_real[:, None, None, :].expand(-1, 1, len(place), -1)) @ p["cross.wo"].T
+    return rms_norm(x, p["norm.weight"], eps) @ p["embed.weight"].T
+
+
+MODELS = {"llama": (llama_shapes, llama_logits), "gpt2": (gpt2_shapes, gpt2_logits),
+          "variants": (variants_shapes, variants_logits)}
 
 # --- Training ----------------------------------------------------------------------------------------------------
 
@@ -317,7 +388,7 @@ def main():
     directory = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
     torch.set_num_threads(1)
     check_pieces()
-    for model in MODELS:
+    for model in sys.argv[2:] or MODELS:
         content = golden(model)
         write(directory / f"{model}.json", content)
         first, *_, last = content["float64"]["loss"]

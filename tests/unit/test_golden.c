@@ -1,5 +1,6 @@
-/* test_golden.c -- the whole training curve of llama and gpt2 against PyTorch's, 50 steps: float64 within 1e-9 relative,
- * float32 no further from the float64 curve than four times PyTorch's own float32, and micro-batches as one batch.
+/* test_golden.c -- the whole training curve of llama, gpt2 and variants against PyTorch's, 50 steps: float64 within 1e-9
+ * relative, float32 no further from the float64 curve than four times PyTorch's own float32, and micro-batches as one
+ * batch.
  *
  * In: tests/golden/NAME.lua (the model, through the standard library) and NAME.json (numbers made by make_curves.py).
  * Weights and tokens come from the formulas of tests/golden/README.md. Everything goes through sgl.h, as a host does it. */
@@ -219,6 +220,24 @@ static void gpt2_float64(void **state)
     compare_float64("gpt2", "1");
 }
 
+static void variants_float64(void **state)
+{
+    (void)state;
+    compare_float64("variants", "1");
+}
+
+static void variants_micro(void **state)
+{
+    (void)state;
+    compare_float64("variants", "2");
+}
+
+static void variants_float32(void **state)
+{
+    (void)state;
+    compare_float32("variants");
+}
+
 static void llama_micro(void **state)
 {
     (void)state;
@@ -247,8 +266,9 @@ static void gpt2_float32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_float64), cmocka_unit_test(gpt2_float64),  cmocka_unit_test(llama_micro),
-        cmocka_unit_test(gpt2_micro),    cmocka_unit_test(llama_float32), cmocka_unit_test(gpt2_float32),
+        cmocka_unit_test(llama_float64),    cmocka_unit_test(gpt2_float64),   cmocka_unit_test(llama_micro),
+        cmocka_unit_test(gpt2_micro),       cmocka_unit_test(llama_float32),  cmocka_unit_test(gpt2_float32),
+        cmocka_unit_test(variants_float64), cmocka_unit_test(variants_micro), cmocka_unit_test(variants_float32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
