@@ -84,6 +84,19 @@ static int core_hash(lua_State *L)
     return 1;
 }
 
+/* (text): a warning for the host's log, with the script's line where one is on the stack */
+static int core_warn(lua_State *L)
+{
+    const char *text = luaL_checkstring(L, 1);
+    sgldsl_place place;
+    sgldsl_where(L, 0, &place);
+    if (place.line > 0)
+        sgl_log(sgldsl_job(L)->vm, SGL_LOG_WARNING, "%s:%d: %s", place.file, place.line, text);
+    else
+        sgl_log(sgldsl_job(L)->vm, SGL_LOG_WARNING, "%s", text);
+    return 0;
+}
+
 static int core_error(lua_State *L) { return sgldsl_error(L, "%s", luaL_checkstring(L, 1)); }
 
 /* (name, names) -> "; did you mean 'x'?" with the nearest of the names, "" when none is near */
@@ -151,6 +164,7 @@ int sgldsl_open_core(lua_State *L)
         { "rank", core_rank },
         { "is_tensor", core_is_tensor },
         { "error", core_error },
+        { "warn", core_warn },
         { "ops", core_ops },
         { "hint", core_hint },
         { "settings", sgldsl_core_settings },

@@ -1,7 +1,8 @@
 /* feed.c -- the data of a job: token files that the script names, or batches that a Lua function makes.
  *
  * Comes in: what data_config and next_batch of stdlib/job.lua give. Goes out: an open sgl_tokens, or feeds filled with a
- * batch's numbers. Every declared feed must be in a batch, with as many elements as the feed has, each fit for its dtype.
+ * batch's numbers. Every feed that the program reads must be in a batch, with as many elements as the feed has, each fit for
+ * its dtype and, where layers choose rows by it, for their number.
  * Odd invariant: numbers are converted into scratch 0 of the job, so a batch costs no allocation after the first. */
 #include <math.h>
 #include <string.h>
@@ -165,8 +166,55 @@ static void put_element(lua_State *L, const char *name, sgl_dtype dtype, void *d
     }
 }
 
+/* Integers by which a layer chooses rows: the second result of next_batch says below what they must be. */
+typedef struct index_bound {
+    int64_t below, ignore;
+    bool ignores;
+} index_bound;
+
+static bool find_bound(lua_State *L, int bounds, const char *name, index_bound *bound)
+{
+    int top = lua_gettop(L), is_integer = 0;
+    if (lua_type(L, bounds) != LUA_TTABLE || lua_getfield(L, bounds, name) != LUA_TTABLE) {
+        lua_settop(L, top);
+        return false;
+    }
+    lua_getfield(L, -1, "below");
+    bound->below = lua_tointegerx(L, -1, &is_integer);
+    lua_getfield(L, -2, "ignore");
+    bound->ignores = lua_isinteger(L, -1);
+    bound->ignore = lua_tointeger(L, -1);
+    lua_settop(L, top);
+    return is_integer;
+}
+
+static int64_t read_integer(sgl_dtype dtype, const void *data, int64_t i)
+{
+    switch (dtype) {
+    case SGL_I64: return ((const int64_t *)data)[i];
+    case SGL_I32: return ((const int32_t *)data)[i];
+    case SGL_I16: return ((const int16_t *)data)[i];
+    case SGL_I8: return ((const int8_t *)data)[i];
+    case SGL_U8: return ((const uint8_t *)data)[i];
+    case SGL_U16: return ((const uint16_t *)data)[i];
+    case SGL_U32: return ((const uint32_t *)data)[i];
+    default: return 0;
+    }
+}
+
+static void check_bound(lua_State *L, const char *name, const sgl_type *type, const void *data, int64_t count,
+                        const index_bound *bound)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t value = read_integer(type->dtype, data, i);
+        if ((value >= 0 && value < bound->below) || (bound->ignores && value == bound->ignore)) continue;
+        sgldsl_error(L, "batch: element %I of '%s' is %I; the model takes 0 .. %I there", (LUAI_UACINT)(i + 1), name,
+                     (LUAI_UACINT)value, (LUAI_UACINT)(bound->below - 1));
+    }
+}
+
 /* The value of the feed is on top of the stack: a list of all elements, or a string of their bytes. */
-static void feed_one(lua_State *L, sgl_program *program, const char *name, const sgl_type *type)
+static void feed_one(lua_State *L, sgl_program *program, const char *name, const sgl_type *type, int bounds)
 {
     int64_t count = 1;
     for (int i = 0; i < type->rank; i++) count *= type->dims[i];
@@ -196,38 +244,9 @@ static void feed_one(lua_State *L, sgl_program *program, const char *name, const
     } else {
         sgldsl_error(L, "batch: it lacks the feed '%s' (%s)", name, sgldsl_type_text(type, text));
     }
+    index_bound bound;
+    if (find_bound(L, bounds, name, &bound)) check_bound(L, name, type, data, count, &bound);
     sgldsl_check(L, sgl_feed(program, name, data, (size_t)bytes));
-}
-
-static bool has_feed(sgl_program *program, const char *given)
-{
-    const char *name;
-    for (int i = 0; sgl_program_feed(program, i, &name, NULL) == SGL_OK && name != NULL; i++) {
-        if (strcmp(name, given) == 0) return true;
-    }
-    return false;
-}
-
-/* A name in the batch that the program does not know is a misspelt one. */
-static void check_names(lua_State *L, int batch, sgl_program *program)
-{
-    lua_newtable(L);
-    int names = lua_gettop(L);
-    const char *name;
-    for (int i = 0; sgl_program_feed(program, i, &name, NULL) == SGL_OK && name != NULL; i++) {
-        lua_pushstring(L, name);
-        lua_rawseti(L, names, i + 1);
-    }
-    lua_pushnil(L);
-    while (lua_next(L, batch) != 0) {
-        lua_pop(L, 1);
-        if (lua_type(L, -1) != LUA_TSTRING) sgldsl_error(L, "batch: its keys must be the names of feeds");
-        if (has_feed(program, lua_tostring(L, -1))) continue;
-        const char *given = lua_tostring(L, -1), *nearest = sgldsl_nearest(L, given, names);
-        if (nearest == NULL) sgldsl_error(L, "batch: the program has no feed '%s'", given);
-        sgldsl_error(L, "batch: the program has no feed '%s'; did you mean '%s'?", given, nearest);
-    }
-    lua_settop(L, names - 1);
 }
 
 static int feed_batch(lua_State *L)
@@ -236,25 +255,24 @@ static int feed_batch(lua_State *L)
     sgldsl_push_job_call(L, "next_batch");
     lua_pushinteger(L, request->cursor);
     lua_pushboolean(L, request->is_eval);
-    lua_call(L, 3, 1);
-    if (lua_isnil(L, -1)) {
+    lua_call(L, 3, 2);
+    int bounds = lua_gettop(L), batch = bounds - 1;
+    if (lua_isnil(L, batch)) {
         request->ended = true;
         return 0;
     }
-    if (lua_type(L, -1) != LUA_TTABLE) {
+    if (lua_type(L, batch) != LUA_TTABLE) {
         sgldsl_error(L, "batch: the data function gave a %s value, it must give a table of feeds",
-                     sgldsl_typename(L, -1));
+                     sgldsl_typename(L, batch));
     }
-    int batch = lua_gettop(L);
     const char *name;
     sgl_type type;
-    check_names(L, batch, request->program);
     for (int i = 0; sgl_program_feed(request->program, i, &name, &type) == SGL_OK && name != NULL; i++) {
         if (is_of_trainer(name)) continue;
         lua_pushstring(L, name);
         lua_rawget(L, batch);
-        feed_one(L, request->program, name, &type);
-        lua_settop(L, batch);
+        feed_one(L, request->program, name, &type, bounds);
+        lua_settop(L, bounds);
     }
     return 0;
 }
@@ -264,6 +282,8 @@ sgl_status sgl_job_feed(void *user, sgl_program *program, int64_t cursor, int is
     sgl_job *job = user;
     if (job == NULL) return SGL_INVALID_ARGUMENT;
     if (program == NULL) return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "sgl_job_feed: there is no program");
+    if (sgl_program_vm(program) != job->vm)
+        return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "sgl_job_feed: the program is of another VM than the job");
     feed_request request = { .program = program, .cursor = cursor, .is_eval = is_eval != 0 };
     sgl_status status = sgldsl_enter(job, feed_batch, &request);
     if (status != SGL_OK) return status;

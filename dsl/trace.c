@@ -151,13 +151,14 @@ sgldsl_tensor *sgldsl_check_tensor(lua_State *L, int index, const char *what, co
 
 /* ---- inputs ---------------------------------------------------------------------------------------------------------- */
 
+static const char *const
+    role_names[] = { [SGL_PARAMETER] = "parameter", [SGL_STATE] = "state", [SGL_FEED] = "feed", [SGL_CACHE] = "cache" };
+
 static sgl_role read_role(lua_State *L, int index)
 {
-    static const char *const names[] = { "parameter", "state", "feed", "cache", NULL };
-    static const sgl_role roles[] = { SGL_PARAMETER, SGL_STATE, SGL_FEED, SGL_CACHE };
     const char *name = lua_type(L, index) == LUA_TSTRING ? lua_tostring(L, index) : "";
-    for (int i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], name) == 0) return roles[i];
+    for (size_t i = 0; i < sizeof role_names / sizeof role_names[0]; i++) {
+        if (strcmp(role_names[i], name) == 0) return (sgl_role)i;
     }
     sgldsl_error(L, "input: the role must be parameter, state, feed or cache");
     return SGL_FEED;
@@ -192,7 +193,9 @@ static void check_again(lua_State *L, const char *name, sgl_role role, sgl_role 
     sgl_type before;
     char text[SGLDSL_TYPE_TEXT], text_before[SGLDSL_TYPE_TEXT];
     sgldsl_type_of(L, sgldsl_to_tensor(L, -1), name, &before);
-    if (role != role_before) sgldsl_error(L, "input '%s': it is there already in another role", name);
+    if (role != role_before)
+        sgldsl_error(L, "input '%s': a %s has this name already, no %s can have it too", name, role_names[role_before],
+                     role_names[role]);
     if (!same_type(&before, type)) {
         sgldsl_error(L, "input '%s': it is there already as %s, not %s", name, sgldsl_type_text(&before, text_before),
                      sgldsl_type_text(type, text));

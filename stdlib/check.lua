@@ -4,6 +4,7 @@
 --- Invariant: NaN is of no kind, for every test is one that it fails.
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 
 local check = {}
 
@@ -59,7 +60,7 @@ function check.options(where, options, fields)
   table.sort(names)
   for key in pairs(options) do
     if fields[key] == nil then
-      core.error(("%s: there is no option '%s'%s"):format(where, tostring(key), core.hint(tostring(key), names)))
+      core.error(("%s: there is no option '%s'%s"):format(where, tostring(key), names_of.hint(key, names)))
     end
   end
   for _, name in ipairs(names) do
@@ -70,13 +71,14 @@ function check.options(where, options, fields)
   return options
 end
 
---- The known fields of a table that may hold others, such as all of a script's sgl.config, in a table of their own.
+--- The known fields in a table of their own: sgl.config may hold others besides, a table written for this one may not.
 ---@param where string the constructor
 ---@param given table
 ---@param fields table<string, string>
 ---@return table
 function check.fields(where, given, fields)
   check.value(where, "the configuration", "table", given)
+  if getmetatable(given) == nil then return check.options(where, given, fields) end
   local own = {}
   for name in pairs(fields) do own[name] = rawget(given, name) end
   return check.options(where, own, fields)

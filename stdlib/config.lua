@@ -4,6 +4,7 @@
 --- A field that is read but was never declared is an error, so that a misspelt field is not silently nil.
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 
 local function quoted(text) return "'" .. tostring(text) .. "'" end
 
@@ -14,14 +15,14 @@ local function convert(key, default, text)
     if value then return value end
   elseif kind == "float" then
     local value = tonumber(text)
-    if value then return value + 0.0 end
+    if value and value - value == 0 then return value + 0.0 end -- not 1e999, which is infinite
   elseif kind == "boolean" then
     local value = ({ ["true"] = true, ["1"] = true, ["false"] = false, ["0"] = false })[text]
     if value ~= nil then return value end
   else
     return text
   end
-  local wanted = ({ integer = "an integer", float = "a number", boolean = "true or false" })[kind]
+  local wanted = ({ integer = "an integer", float = "a finite number", boolean = "true or false" })[kind]
   core.error(("config: %s must be %s (its default is %s), not %s"):format(key, wanted, tostring(default), quoted(text)))
 end
 
@@ -50,7 +51,7 @@ return function(defaults)
   end
   return setmetatable(fields, {
     __index = function(_, key)
-      core.error(("config: there is no field '%s'%s"):format(tostring(key), core.hint(tostring(key), keys)))
+      core.error(("config: there is no field '%s'%s"):format(tostring(key), names_of.hint(key, keys)))
     end,
     __tostring = function()
       local parts = {}

@@ -9,7 +9,9 @@ local core = require "sgl.core"
 local base = require "sgl.nn.module"
 local loss_module = require "sgl.nn.loss"
 local make_plan = require "sgl.plan"
+local names_of = require "sgl.names"
 local ops = require "sgl.ops"
+local own = require "sgl.step"
 local optimizer = require "sgl.optim.optimizer"
 local trace = require "sgl.trace"
 
@@ -37,7 +39,7 @@ local job = {}
 local function check_fields(given)
   for key in pairs(given) do
     if not contains(fields, key) then
-      core.error(("job: there is no field '%s'%s"):format(tostring(key), core.hint(tostring(key), fields)))
+      core.error(("job: there is no field '%s'%s"):format(tostring(key), names_of.hint(key, fields)))
     end
   end
   if not base.is_module(given.model) then
@@ -53,7 +55,9 @@ local function check_fields(given)
   end
 end
 
---- Declares what is to be trained and how.
+--- Declares what is to be trained and how. `loss(batch)` returns a mean of rank 0 and, if it likes, the number of targets
+--- that it is a mean over. `step(batch)`, in place of loss and optim, updates by itself (optimizer:minimize, sgl.update) and
+--- returns { name = tensor of rank 0 } to show and to log, or nothing. `context`: the most positions of a generation.
 ---@param given { model: sgl.module, loss: function?, step: function?, data: table, optim: sgl.optimizer|sgl.optimizer[]?, plan: table?, steps: integer?, eval_every: integer?, eval_batches: integer?, save_every: integer?, keep: integer?, seed: integer?, context: integer? }
 function job.new(given)
   if type(given) ~= "table" then core.error("job: give a table { model =, loss =, data =, optim = }") end
@@ -61,9 +65,9 @@ function job.new(given)
   local self = {}
   for key, value in pairs(given) do self[key] = value end
   for key, text in pairs(core.settings()) do
-    local field = key:match "^job%.(.+)$"
+    local field = key:match "^job%.(.*)$"
     if field and not contains(numbers, field) then
-      core.error(("job: there is no number '%s'%s"):format(field, core.hint(field, numbers)))
+      core.error(("job: there is no number '%s'%s"):format(field, names_of.hint(field, numbers)))
     end
     if field then self[field] = tonumber(text) or text end
   end
@@ -76,71 +80,114 @@ function job.new(given)
   end
   self.plan = given.plan or make_plan()
   self.steps = self.steps or 1000
-  self.parameters = given.model:parameters()
+  self.bounds = {}
+  self.parameters, self.buffers = given.model:parameters(), given.model:buffers()
   if #self.parameters == 0 then core.error("job: the model has no parameters") end
   return core.job(setmetatable(self, Job))
 end
 
 local function context_of(self, mode)
-  return { mode = mode, dtype = self.plan.precision == "fp64" and "f64" or "f32", steps = self.steps }
+  return { mode = mode, dtype = self.plan.precision == "fp64" and "f64" or "f32", steps = self.steps,
+    wanted_context = self.context, has_loss = self.loss ~= nil }
 end
 
-local function optimizers(self)
-  if self.optim == nil then return {} end
-  return getmetatable(self.optim) == optimizer.Optimizer and { self.optim } or self.optim
+local function feed_names(self)
+  local names = {}
+  for name in pairs(self.data.feeds) do names[#names + 1] = name end
+  table.sort(names)
+  return names
 end
 
 -- The declared feeds as tensors of the graph being traced.
 local function batch_of(self)
-  local batch = {}
-  local names = {}
-  for name in pairs(self.data.feeds) do names[#names + 1] = name end
-  table.sort(names)
+  local batch, names, fed = {}, feed_names(self), trace.context().fed
   for _, name in ipairs(names) do
     local feed = self.data.feeds[name]
     batch[name] = core.input("feed", name, feed.dtype, feed.dims)
   end
   if self.data.derive then self.data.derive(batch) end
-  return batch
+  for name, tensor in pairs(batch) do
+    local of_tokens = self.data.vocab and (name == "tokens" or name == "targets")
+    if of_tokens or not self.data.vocab then fed[tensor] = { name = name, vocab = of_tokens and self.data.vocab or nil } end
+  end
+  return setmetatable(batch, {
+    __index = function(_, name)
+      core.error(("batch: the data has no feed '%s'%s"):format(tostring(name), names_of.hint(name, names)))
+    end,
+  })
+end
+
+-- What indices of Lua data must be below, as layers told in a trace: next_batch hands it on.
+local function keep_bounds(self, context)
+  for _, fed in pairs(context.fed) do
+    if fed.below then
+      local bound = self.bounds[fed.name] or fed
+      self.bounds[fed.name] = { below = math.min(bound.below, fed.below), ignore = fed.ignore }
+    end
+  end
 end
 
 local function scalar(name) return core.input("feed", name, "i64", {}) end
 
 ---- the graphs ----
 
---- Every parameter and optimizer state gets its first value. Feed: seed.
+local function check_first(what, value, tensor)
+  if core.is_tensor(value) and tostring(value) == tostring(tensor) then return end
+  core.error(("init of %s gives %s, it must be %s"):format(what, tostring(value), tostring(tensor)))
+end
+
+local function with(list, more)
+  return table.move(more, 1, #more, #list + 1, table.move(list, 1, #list, 1, {}))
+end
+
+--- Every parameter, buffer and state gets its first value. Feed: seed.
 function job.trace_init(self)
-  if self.step then job.trace_train(self) end -- tells which parameters each optimizer learns
+  local learnt = { { optimizer = self.optim, parameters = self.parameters } }
+  if self.step then
+    job.trace_train(self)
+    learnt = self.learnt
+  end
   return core.trace("init", function()
     local context = context_of(self, "init")
     trace.run(context, function()
       local seed = scalar "seed"
-      for _, parameter in ipairs(self.parameters) do
+      for _, parameter in ipairs(with(self.parameters, self.buffers)) do
         local tensor = parameter()
         local path = parameter.path
         local value = core.scope(path, parameter.init, parameter.dims, context.dtype, seed, core.hash(path))
-        if not core.is_tensor(value) or tostring(value) ~= tostring(tensor) then
-          core.error(("init of %s gives %s, the parameter is %s"):format(path, tostring(value), tostring(tensor)))
-        end
+        check_first("parameter '" .. path .. "'", value, tensor)
         core.update(parameter.path, value)
       end
-      for _, optim in ipairs(optimizers(self)) do
-        optim:states(self.step and optim.learnt or self.parameters, function(path, dims)
+      for _, one in ipairs(learnt) do
+        one.optimizer:states(one.parameters, function(path, dims)
           core.input("state", path, context.dtype, dims)
           core.update(path, ops.zeros(dims, context.dtype))
         end)
+      end
+      for _, state in ipairs(own.states()) do
+        local tensor, dtype = state(), state.dtype or context.dtype
+        local value = core.scope(state.name, state.init, state.dims, dtype, seed, core.hash(state.name))
+        check_first("state '" .. state.name .. "'", value, tensor)
+        core.update(state.name, value)
       end
     end)
   end)
 end
 
--- The mean of the loss function, and the count it is a mean over (1 when the function gives none).
+-- The mean of the loss function, and the count that it is a mean over: what the function returns, or what its
+-- nn.cross_entropy (the first, if it has several) has counted; 1 when there is neither.
 local function traced_loss(self, batch)
   local mean, count = self.loss(batch)
   if not core.is_tensor(mean) or core.rank(mean) ~= 0 then
     core.error(("loss: the function must return a tensor of rank 0, it returned %s"):format(tostring(mean)))
   end
-  return mean, count or core.constant(1, core.dtype(mean))
+  if count ~= nil and not (type(count) == "number" or (core.is_tensor(count) and core.rank(count) == 0)) then
+    core.error(("loss: the count of targets must be a tensor of rank 0 or a number, it is %s"):format(tostring(count)))
+  end
+  if type(count) == "number" then count = core.constant(count, core.dtype(mean)) end
+  local counted = trace.context().counts[1]
+  self.counts_targets = (count or counted) ~= nil
+  return mean, count or (counted and counted.count) or core.constant(1, core.dtype(mean))
 end
 
 --- One optimizer step. Feeds: the batch, step, seed. Fetches: loss, lr, grad_norm, and what sgl.log named.
@@ -151,7 +198,17 @@ function job.trace_train(self)
       context.seed, context.step = scalar "seed", scalar "step"
       local batch = batch_of(self)
       if self.step then
-        for name, value in pairs(self.step(batch) or {}) do trace.log(name, value) end
+        local shown = self.step(batch)
+        if shown ~= nil and type(shown) ~= "table" then
+          core.error(("step: it returns a table of numbers to show, such as { loss = loss }, or nothing; not %s"):format(
+            check.show(shown)))
+        end
+        for name, value in pairs(shown or {}) do trace.log(name, value) end
+        self.learnt = context.learnt
+        if not context.updated and not self.warned then
+          core.warn("step: it updates nothing, so nothing is learnt: optimizer:minimize(loss, model) and sgl.update do")
+          self.warned = true
+        end
       else
         local loss = traced_loss(self, batch)
         core.fetch("loss", loss)
@@ -161,6 +218,7 @@ function job.trace_train(self)
       end
       table.sort(context.logs, function(a, b) return a.name < b.name end)
       for _, entry in ipairs(context.logs) do core.fetch(entry.name, entry.value) end
+      keep_bounds(self, context)
     end)
   end)
 end
@@ -172,6 +230,7 @@ function job.trace_eval(self)
     local context = context_of(self, "eval")
     trace.run(context, function()
       local mean, count = traced_loss(self, batch_of(self))
+      keep_bounds(self, context)
       core.fetch("loss_sum", mean * count)
       core.fetch("count", count)
     end)
@@ -207,21 +266,34 @@ function job.data_config(self)
   return self.data
 end
 
---- One batch of Lua data: { feed = flat list }, or nil past the last.
+--- One batch of Lua data: { feed = flat list }, or nil past the last. A graph need not read every feed.
 ---@param cursor integer
 ---@param is_eval boolean
 ---@return table?
+---@return table<string, { below: integer, ignore: integer? }>? bounds what layers choose rows by
 function job.next_batch(self, cursor, is_eval)
   if not self.data.next then return nil end
-  return self.data.next(cursor, is_eval)
+  local batch = self.data.next(cursor, is_eval)
+  if type(batch) == "table" then
+    for name in pairs(batch) do
+      if type(name) ~= "string" then core.error("batch: its keys must be the names of feeds") end
+      if not self.data.feeds[name] then
+        core.error(("batch: the data declares no feed '%s'%s"):format(name, names_of.hint(name, feed_names(self))))
+      end
+    end
+  end
+  return batch, self.bounds
 end
 
---- A number of the job, or nil. context: positions of the decode caches; bytes: 1 where tokens are the bytes of a text.
+--- A number of the job, or nil. context: positions of the decode caches; bytes: 1 where tokens are the bytes of a text;
+--- eval_batches: of Lua data 32 unless the job says otherwise, else all; counts_targets: 1 where the traced loss is a mean over so many targets.
 ---@param key string
 ---@return number?
 function job.number(self, key)
   if key == "context" then return self.context or self.data.seq end
   if key == "bytes" then return self.data.format == "bytes" and 1 or 0 end
+  if key == "counts_targets" then return self.counts_targets and 1 or 0 end
+  if key == "eval_batches" and self.data.next and not self[key] then return 32 end -- Lua may give batches without end
   local value = self[key]
   return type(value) == "number" and value or nil
 end

@@ -4,6 +4,7 @@
 --- op of the graph is a formula over those that are (functions.lua, windows.lua, einsum.lua).
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 local emit = core.emit
 
 ---@class sgl.tensor
@@ -226,9 +227,21 @@ end
 ---- generators ----
 
 function ops.constant(value, dtype) return core.constant(value, dtype or "f32") end
-function ops.zeros(dims, dtype) return emit("broadcast", { core.constant(0, dtype or "f32") }, { dims = dims }) end
-function ops.ones(dims, dtype) return emit("broadcast", { core.constant(1, dtype or "f32") }, { dims = dims }) end
+
+-- PyTorch takes extents one by one; here a dtype follows them.
+local function extents(what, dims)
+  if type(dims) ~= "table" then core.error(("%s: the extents are a list: sgl.%s({ 2, 3 })"):format(what, what)) end
+  return dims
+end
+local function filled(what, value)
+  return function(dims, dtype)
+    dims = extents(what, dims)
+    return emit("broadcast", { core.constant(value, dtype or "f32") }, { dims = dims })
+  end
+end
+ops.zeros, ops.ones = filled("zeros", 0), filled("ones", 1)
 function ops.iota(dims, axis, dtype)
+  dims = extents("iota", dims)
   return emit("iota", {}, { axis = axis or 0, dims = dims, dtype = dtype or "i64" })
 end
 function ops.segments(counts, values, dtype)
@@ -279,5 +292,19 @@ ops.einsum = require "sgl.einsum"
 for _, formulas in ipairs { require "sgl.windows", require("sgl.functions")(ops) } do
   for name, formula in pairs(formulas) do ops[name] = formula end
 end
+
+-- A method that no tensor has; a number: x[1] is none of Lua's lists.
+setmetatable(ops, {
+  __index = function(_, name)
+    if type(name) ~= "string" then
+      core.error("a tensor is no list: x:index(i, { from, to }) takes places and ranges from 0 on, x:slice(axis, start, stop)"
+        .. " a range")
+    end
+    local known = {}
+    for op in next, ops do known[#known + 1] = op end
+    table.sort(known)
+    core.error(("tensors have no method '%s'%s"):format(name, names_of.hint(name, known)))
+  end,
+})
 core.methods(ops)
 return ops

@@ -1,11 +1,13 @@
 --- sgl: what `require "sgl"` gives a script.
 --- Comes in: nothing. Goes out: one table with every op (`sgl.exp(x)`, also `x:exp()`), the libraries `nn`, `optim`,
 --- `data`,
---- `models`, loaded when first used, and `config`, `plan`, `job`, `grad`, `log`.
+--- `models`, loaded when first used, and `config`, `plan`, `job`, `grad`, `log`, `state`, `update`, `custom`.
 --- Axes and slices count from 0 and slices leave out their end, as in PyTorch; Lua lists count from 1, as in Lua.
 
 local core = require "sgl.core"
 local ops = require "sgl.ops"
+local names_of = require "sgl.names"
+local step = require "sgl.step"
 local trace = require "sgl.trace"
 
 ---@class sgl
@@ -19,13 +21,13 @@ local libraries = { nn = true, optim = true, data = true, models = true }
 
 setmetatable(sgl, {
   __index = function(self, name)
-    local value = ops[name]
+    local value = rawget(ops, name)
     if value == nil and libraries[name] then value = require("sgl." .. name) end
     if value == nil then
-      local names = { "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log" }
+      local names = { "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom" }
       for op in pairs(ops) do names[#names + 1] = op end
       table.sort(names)
-      core.error(("sgl has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
+      core.error(("sgl has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     rawset(self, name, value)
     return value
@@ -37,13 +39,8 @@ sgl.config = require "sgl.config"
 sgl.plan = require "sgl.plan"
 sgl.job = require("sgl.job").new
 
---- Gradients of a scalar with respect to tensors, parameters or modules.
----@param of sgl.tensor rank 0
----@param wrt sgl.tensor[] earlier values of the same trace
----@return sgl.tensor[] one for each of wrt, of its shape
-function sgl.grad(of, wrt) return core.grad(of, wrt) end
-
 sgl.custom = require "sgl.custom"
+sgl.grad, sgl.state, sgl.update = step.grad, step.state, step.update
 
 --- Shows a number beside the loss at every step, and in the log file.
 ---@param name string

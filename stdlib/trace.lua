@@ -15,6 +15,15 @@ local now
 ---@field position sgl.tensor? i64 [], decode only: of the first token read in
 ---@field context integer? positions that the decode caches hold
 ---@field logs table[] what sgl.log was given
+---@field has_loss boolean? the run itself reports loss, lr and grad_norm
+---@field learnt table[] which parameters each optimizer learns: { optimizer, parameters }
+---@field updated boolean? something has a new value
+---@field fed table<sgl.tensor, table> the feeds of data that hold integers: { name, vocab of token data }
+---@field counts table[] what losses are means over: { targets, ignore, count }
+---@field buffers table<sgl.buffer, boolean> those that have a new value
+---@field reported table<string, boolean> paths of layers that have logged
+---@field owed table[] terms that layers want in the loss: { path, value }
+---@field wanted_context integer? the context that the job asks for
 
 --- Runs fn(...) with `context` as the trace at hand; what an error leaves behind is undone by the next trace.
 ---@param context sgl.trace.context
@@ -23,6 +32,8 @@ local now
 function trace.run(context, fn, ...)
   now = context
   context.path, context.ordinals, context.logs = "", {}, {}
+  context.learnt, context.fed, context.counts = {}, {}, {}
+  context.buffers, context.owed, context.reported = {}, {}, {}
   local function done(...)
     now = nil
     return ...
@@ -71,6 +82,10 @@ function trace.random_id()
   return core.hash(("%s#%d"):format(path, ordinal))
 end
 
+-- What a line of the log has beside the numbers of the graph.
+local of_run = { step = true, tokens = true, tokens_per_s = true, step_ms = true, eval_loss = true, eval_tokens = true }
+local of_loss = { loss = true, lr = true, grad_norm = true }
+
 --- One more number to show at each step.
 ---@param name string
 ---@param value sgl.tensor rank 0
@@ -79,7 +94,72 @@ function trace.log(name, value)
   if type(name) ~= "string" or not core.is_tensor(value) or core.rank(value) ~= 0 then
     core.error("sgl.log(name, value): name must be a string and value a tensor of rank 0")
   end
+  if of_run[name] or (context.has_loss and of_loss[name]) then
+    core.error(("sgl.log: '%s' is what the run itself reports; give the number another name"):format(name))
+  end
+  for _, entry in ipairs(context.logs) do
+    if entry.name == name then core.error(("sgl.log: '%s' is logged already"):format(name)) end
+  end
   context.logs[#context.logs + 1] = { name = name, value = value }
+end
+
+--- A new value of a parameter or state, in a train graph.
+---@param name string
+---@param value sgl.tensor
+function trace.update(name, value)
+  local context = current("update")
+  if context.mode ~= "train" then return end
+  core.update(name, value)
+  context.updated = true
+end
+
+--- `indices` choose among `rows` rows, but for those that equal `ignore`. Where they are a feed: token data must not give
+--- more, the numbers of a Lua batch are looked at when they are fed.
+---@param where string the layer
+---@param indices sgl.tensor
+---@param rows integer
+---@param ignore integer?
+function trace.bound(where, indices, rows, ignore)
+  local fed = now and now.fed[indices]
+  if not fed then return end
+  if fed.vocab and fed.vocab > rows then
+    core.error(("%s: '%s' of the data are below %d (its vocab), here are %d rows: the model's vocab is too small"):format(
+      where, fed.name, fed.vocab, rows))
+  end
+  fed.below, fed.ignore = math.min(fed.below or rows, rows), ignore
+end
+
+--- A loss is a mean over `count` targets.
+---@param targets sgl.tensor
+---@param ignore integer
+---@param count sgl.tensor rank 0
+function trace.counted(targets, ignore, count)
+  local counts = current("loss").counts
+  counts[#counts + 1] = { targets = targets, ignore = ignore, count = count }
+end
+
+--- A layer wants `value` in the loss that is learnt from; nn.auxiliary_loss takes it up.
+---@param value sgl.tensor rank 0
+function trace.owe(value)
+  local context = current("auxiliary loss")
+  if context.mode ~= "train" then return end
+  context.owed[#context.owed + 1] = { path = context.path, value = value }
+end
+
+--- What is owed so far, and no longer.
+---@return { path: string, value: sgl.tensor }[]
+function trace.settle()
+  local context = current("auxiliary_loss")
+  local owed = context.owed
+  context.owed = {}
+  return owed
+end
+
+--- Nothing may be owed when a loss is learnt from.
+function trace.check_settled()
+  local first = current("minimize").owed[1]
+  if not first then return end
+  core.error(("'%s' has an auxiliary loss that is in no loss: add nn.auxiliary_loss() to it"):format(first.path))
 end
 
 return trace

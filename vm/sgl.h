@@ -391,6 +391,8 @@ SGL_API sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_pe
 /* Device bytes: states of the session, and what the program needs beside them. */
 SGL_API int64_t sgl_session_bytes(const sgl_session *session);
 SGL_API int64_t sgl_program_bytes(const sgl_program *program);
+/* The VM that the program was made from. */
+SGL_API sgl_vm *sgl_program_vm(const sgl_program *program);
 
 /* ---- scripts (the Lua front end; built on this header alone) ------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 --- Comes in: a name. Goes out: a function from a configuration to a module.
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 
 local names = { "gpt2", "llama" }
 
@@ -17,7 +18,7 @@ return setmetatable(models, {
         return found
       end
     end
-    core.error(("models has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
+    core.error(("models has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
   end,
   __tostring = function() return "sgl.models" end,
 })

@@ -6,6 +6,7 @@ local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
+local trace = require "sgl.trace"
 
 ---@param vocab integer
 ---@param dim integer
@@ -17,6 +18,7 @@ return function(vocab, dim, options)
   options = check.options("embedding", options, { init = "call?" })
   local weight = base.parameter { vocab, dim, init = options.init or initial.normal(0.02) }
   return base.module(("embedding(%d, %d)"):format(vocab, dim), { weight = weight }, function(tokens)
+    trace.bound("embedding", tokens, vocab)
     return ops.gather(weight(), tokens)
   end)
 end

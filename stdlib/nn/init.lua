@@ -2,32 +2,39 @@
 --- Comes in: a name. Goes out: its constructor. `nn.init` holds the ways to make first values.
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 local base = require "sgl.nn.module"
 
 local layers = {
   "linear", "embedding", "rms_norm", "layer_norm", "attention", "swiglu", "mlp", "dropout", "stack", "position",
-  "rope",
+  "rope", "geglu", "group_norm", "batch_norm", "moe", "auxiliary_loss",
 }
-local losses = { "cross_entropy", "tied_head", "head" }
+local several = { -- files with more than one layer
+  loss = { "cross_entropy", "tied_head", "head" },
+  conv = { "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d" },
+  pool = { "max_pool", "avg_pool" },
+}
 
 ---@class sgl.nn
-local nn = { module = base.module, parameter = base.parameter, init = require "sgl.nn.initial" }
+local nn = { module = base.module, parameter = base.parameter, buffer = base.buffer, init = require "sgl.nn.initial" }
 
 local where = {}
 for _, name in ipairs(layers) do where[name] = "sgl.nn." .. name end
-for _, name in ipairs(losses) do where[name] = "sgl.nn.loss" end
+for file, names in pairs(several) do
+  for _, name in ipairs(names) do where[name] = "sgl.nn." .. file end
+end
 
 return setmetatable(nn, {
   __index = function(self, name)
     local file = where[name]
     if not file then
-      local names = { "module", "parameter", "init" }
+      local names = { "module", "parameter", "buffer", "init" }
       for known in pairs(where) do names[#names + 1] = known end
       table.sort(names)
-      core.error(("nn has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
+      core.error(("nn has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     local found = require(file)
-    if where[name] == "sgl.nn.loss" then found = found[name] end
+    if several[file:match "[^.]+$"] then found = found[name] end
     rawset(self, name, found)
     return found
   end,

@@ -8,6 +8,7 @@ local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
+local trace = require "sgl.trace"
 
 ---@class sgl.logits
 ---@field hidden sgl.tensor [..., dim]
@@ -59,12 +60,18 @@ end
 function loss.cross_entropy(logits, targets, options)
   local ignore = check.options("cross_entropy", options, { ignore = "integer?" }).ignore or -1
   local losses
+  if not core.is_tensor(targets) then
+    core.error(("cross_entropy: the targets are a %s, they must be a tensor of integers"):format(type(targets)))
+  end
   if getmetatable(logits) == Logits then
+    trace.bound("cross_entropy", targets, ops.shape(logits.weight, 0), ignore)
     losses = ops.linear_cross_entropy(logits.hidden, logits.weight, targets, ignore)
   else
+    if core.is_tensor(logits) then trace.bound("cross_entropy", targets, ops.shape(logits, -1), ignore) end
     losses = ops.cross_entropy(logits, targets, ignore)
   end
   local count = ops.sum(ops.cast(ops.not_equal(targets, ignore), core.dtype(losses)))
+  if trace.is_tracing() then trace.counted(targets, ignore, count) end
   return ops.sum(losses) / ops.maximum(count, 1), count
 end
 

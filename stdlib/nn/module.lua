@@ -55,6 +55,34 @@ local function parameter(options)
   return setmetatable({ dims = dims, init = options.init, serial = serial() }, Parameter)
 end
 
+---- buffers ----
+
+--- What a layer keeps for itself and no optimizer learns, such as running statistics: a parameter by its path and in
+--- checkpoints, in the list of buffers() instead of parameters().
+---@class sgl.buffer: sgl.parameter
+local Buffer = setmetatable({}, { __index = Parameter })
+Buffer.__index = Buffer
+Buffer.__call = Parameter.__call
+
+function Buffer:__tostring() return (Parameter.__tostring(self):gsub("^parameter", "buffer")) end
+
+--- Its value from the next step on; of a train graph alone.
+---@param value sgl.tensor
+function Buffer:update(value)
+  local context = trace.context()
+  if context.buffers[self] then
+    core.error(("%s: the layer is called twice in one step, and what it keeps can follow one call alone"):format(
+      tostring(self)))
+  end
+  context.buffers[self] = true
+  trace.update(self.path, value)
+end
+
+--- A buffer of the given shape: nn.buffer{ 10, init = nn.init.zeros }.
+---@param options table the extents, and init: how it gets its first value
+---@return sgl.buffer
+local function buffer(options) return setmetatable(parameter(options), Buffer) end
+
 ---- modules ----
 
 ---@class sgl.module
@@ -79,12 +107,17 @@ local function is_module(x) return getmetatable(x) == Module end
 ---@param x any
 ---@return boolean
 local function is_parameter(x) return getmetatable(x) == Parameter end
+---@param x any
+---@return boolean
+local function is_buffer(x) return getmetatable(x) == Buffer end
+-- What has a value and a place in the tree.
+local function is_leaf(x) return is_parameter(x) or is_buffer(x) end
 
 -- { key, child } in the order of making; lists of modules count as children "key.0", "key.1", ...
 local function ordered(children)
   local list = {}
   local function add(key, child)
-    if is_module(child) or is_parameter(child) then
+    if is_module(child) or is_leaf(child) then
       list[#list + 1] = { key = key, child = child }
     elseif type(child) == "table" and getmetatable(child) == nil then
       for i, inner in ipairs(child) do add(key == "" and tostring(i - 1) or key .. "." .. (i - 1), inner) end
@@ -98,10 +131,8 @@ local function ordered(children)
   return list
 end
 
---- Names the module and all below it, and lists its parameters in order; a shared one keeps its first name.
----@param prefix string? of the names
----@return sgl.parameter[]
-function Module:parameters(prefix)
+-- Names the module and all below it, and lists what has a value, in order; a shared one keeps its first name.
+local function leaves(top, prefix)
   local found, seen = {}, {}
   local function visit(module, path)
     if seen[module] then return end
@@ -114,13 +145,34 @@ function Module:parameters(prefix)
       elseif not seen[entry.child] then
         seen[entry.child] = true
         entry.child.path = entry.child.path or name
+        if name == "__metadata__" then
+          core.error("parameter '__metadata__': safetensors files keep something else under this name; choose another")
+        end
         found[#found + 1] = entry.child
       end
     end
   end
-  visit(self, prefix or "")
+  visit(top, prefix or "")
   return found
 end
+
+local function only(list, holds)
+  local kept = {}
+  for _, one in ipairs(list) do
+    if holds(one) then kept[#kept + 1] = one end
+  end
+  return kept
+end
+
+--- Names the module and all below it, and lists what can be learnt, in order; a shared parameter keeps its first name.
+---@param prefix string? of the names
+---@return sgl.parameter[]
+function Module:parameters(prefix) return only(leaves(self, prefix), is_parameter) end
+
+--- The buffers of the module and all below it, named and in order as parameters() does.
+---@param prefix string? of the names
+---@return sgl.buffer[]
+function Module:buffers(prefix) return only(leaves(self, prefix), is_buffer) end
 
 function Module:__tostring()
   local lines = {}
@@ -140,7 +192,7 @@ end
 
 -- Children are modules, parameters and lists of these; anything else would be left out of the model unseen.
 local function check_child(kind, key, child)
-  if is_module(child) or is_parameter(child) then return end
+  if is_module(child) or is_leaf(child) then return end
   if type(child) ~= "table" or getmetatable(child) ~= nil then
     core.error(("module '%s': child '%s' is %s, it must be a module, a parameter or a list of these"):format(kind, key,
       type(child) == "table" and tostring(child) or "a " .. type(child)))
@@ -173,4 +225,7 @@ local function module(kind, children, forward)
   return setmetatable({ kind = kind, children = children, forward = forward, serial = serial() }, Module)
 end
 
-return { module = module, parameter = parameter, is_module = is_module, is_parameter = is_parameter }
+return {
+  module = module, parameter = parameter, buffer = buffer, is_module = is_module, is_parameter = is_parameter,
+  is_buffer = is_buffer,
+}

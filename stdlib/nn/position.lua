@@ -24,6 +24,10 @@ return function(context, dim, options)
     if length > context then
       core.error(("position: a sequence of %d is longer than the %d learnt positions"):format(length, context))
     end
+    local wanted = trace.context().wanted_context or 0
+    if wanted > context then
+      core.error(("position: the job's context (%d) is longer than the %d learnt positions"):format(wanted, context))
+    end
     local rows = weight()
     if trace.mode() == "decode" then
       rows = ops.dynamic_slice(rows, trace.position(), 0, length)

@@ -2,6 +2,7 @@
 --- Comes in: a name. Goes out: its constructor.
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 
 local where = {
   adamw = "sgl.optim.adamw", sgd = "sgl.optim.sgd",
@@ -19,7 +20,7 @@ return setmetatable(optim, {
       local names = {}
       for known in pairs(where) do names[#names + 1] = known end
       table.sort(names)
-      core.error(("optim has no '%s'%s"):format(tostring(name), core.hint(tostring(name), names)))
+      core.error(("optim has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     local found = require(file)
     if file == "sgl.optim.schedule" then found = found[name] end

@@ -82,6 +82,10 @@ end
 local function list_parameters(what)
   if base.is_module(what) then return what:parameters() end
   local list = {}
+  if base.is_parameter(what) then return { what } end
+  if type(what) ~= "table" or getmetatable(what) ~= nil then
+    core.error("minimize(loss, parameters): give a module, or a list of modules and parameters")
+  end
   for _, item in ipairs(what) do
     if base.is_parameter(item) then
       list[#list + 1] = item
@@ -99,10 +103,14 @@ end
 ---@param what sgl.module|table a module, or a list of modules and parameters
 ---@return { lr: sgl.tensor, grad_norm: sgl.tensor }
 function Optimizer:minimize(loss, what)
+  if not core.is_tensor(loss) or core.rank(loss) ~= 0 then
+    core.error(("minimize(loss, parameters): the loss must be a tensor of rank 0, not %s"):format(tostring(loss)))
+  end
+  trace.check_settled()
   local parameters = list_parameters(what)
   if #parameters == 0 then core.error(self.kind .. ": there is no parameter to learn") end
-  self.learnt = parameters -- sgl.job asks, for the init graph
   local context = trace.context()
+  context.learnt[#context.learnt + 1] = { optimizer = self, parameters = parameters }
   local tensors, shapes = {}, {}
   for i, parameter in ipairs(parameters) do tensors[i], shapes[i] = parameter(), parameter.dims end
   local p, g = ops.pack(tensors), ops.pack(core.grad(loss, tensors))
@@ -125,10 +133,10 @@ function Optimizer:minimize(loss, what)
   end
   local fresh, slots = self.rule { p = p, g = g, lr = lr, step = step, state = state, dtype = dtype,
     decay = decay_of(self, parameters, dtype), options = self.options }
-  for i, value in ipairs { ops.unpack(fresh, shapes) } do core.update(parameters[i].path, value) end
+  for i, value in ipairs { ops.unpack(fresh, shapes) } do trace.update(parameters[i].path, value) end
   for _, slot in ipairs(self.slots) do
     local value = slots[slot]
-    for i, part in ipairs { ops.unpack(value, shapes) } do core.update(state_path(self, slot, parameters[i]), part) end
+    for i, part in ipairs { ops.unpack(value, shapes) } do trace.update(state_path(self, slot, parameters[i]), part) end
   end
   return { lr = lr, grad_norm = norm }
 end

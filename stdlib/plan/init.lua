@@ -4,6 +4,7 @@
 --- applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the same numbers.
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 
 local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
 local known = { "mesh", "micro", "precision", "disable" }
@@ -20,6 +21,8 @@ local function apply(plan, key, value)
   local axis = key:match("^mesh%.(%w+)$")
   if axis then
     plan.mesh[axis] = value
+  elseif key == "mesh" then
+    core.error("plan: mesh is set by its axes, as in --set plan.mesh.dp=2")
   else
     plan[key] = value
   end
@@ -30,7 +33,7 @@ local function check_names(given, names, what)
     local found = false
     for _, name in ipairs(names) do found = found or name == key end
     if not found then
-      core.error(("plan: there is no %s '%s'%s"):format(what, tostring(key), core.hint(tostring(key), names)))
+      core.error(("plan: there is no %s '%s'%s"):format(what, tostring(key), names_of.hint(key, names)))
     end
   end
 end
@@ -55,13 +58,17 @@ end
 
 ---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"fp64"?, disable: string? }?
 return function(options)
+  if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
+  if options and options.mesh ~= nil and type(options.mesh) ~= "table" then
+    core.error("plan: mesh must be a table of its axes, such as { dp = 1 }")
+  end
   local plan = { mesh = {}, micro = 1, precision = "fp32" }
   for key, value in pairs(options or {}) do
     if key ~= "mesh" then plan[key] = value end
   end
   for axis, extent in pairs(options and options.mesh or {}) do plan.mesh[axis] = extent end
   for key, value in pairs(core.settings()) do
-    local field = key:match("^plan%.(.+)$")
+    local field = key:match("^plan%.(.*)$")
     if field then apply(plan, field, value) end
   end
   check_names(plan, known, "field")

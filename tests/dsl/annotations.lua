@@ -23,6 +23,7 @@ local core = setmetatable({
   settings = function() return {} end,
   error = function(message) error(message, 0) end,
   hint = function() return "" end,
+  is_tensor = function() return false end,
   job = function(job) return job end,
 }, { __index = function() return function() end end })
 package.loaded["sgl.core"] = core
@@ -95,7 +96,7 @@ local function check(name, fn)
   counted = counted + 1
   local lines = source(info.source:sub(2))
   local real = parameters(fn, info)
-  local of_tensor = (require "sgl.ops")[name] == fn
+  local of_tensor = rawget(require "sgl.ops", name) == fn
   local written
   if of_tensor then
     written = field(source(root .. "/tensor.lua"), name)

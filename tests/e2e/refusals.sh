@@ -143,6 +143,34 @@ bad 5 'local model = sgl.models.gpt2 { vocab = 256, dim = 9, layers = 1, heads =
 bad 5 'local model = sgl.models.llama(sgl.config { vocab = 256, dim = 8, layers = 1, heads = 2, seq = 8 })' 'models.llama: ffn'
 bad 5 'local model = sgl.models.llama(3)' 'models.llama: the configuration must be a table'
 
+bad 5 'local model = sgl.models.llama { vocab = 256, dim = 8, layers = 1, heads = 2, kvheads = 1, ffn = 8 }' "'kvheads'" "'kv_heads'"
+
+# Names of other libraries, and all that there are where none is near.
+optimizer 'adamw { lr = rate, betas = { 0.9, 0.99 } }' "no option 'betas'; here it is 'beta1' and 'beta2'"
+optimizer 'adamw { learning_rate = rate }' "'learning_rate'; here it is 'lr'"
+optimizer 'Adam { lr = rate }' "optim has no 'Adam'"
+optimizer 'sgd { lr = rate, zzzz = 1 }' "'zzzz'; there are clip, decays, lr, momentum, name, nesterov, weight_decay"
+schedule 'cosine { peak = 1, T_max = 10 }' "'T_max'; here it is 'steps'"
+layer 'Linear(8, 8)' "here it is 'linear'"
+layer 'attention { dim = 8, n_heads = 2 }' "here it is 'heads'"
+layer 'zork(8)' 'there are attention, cross_entropy' 'tied_head'
+bad 5 'local model = sgl.randn(2, 3)' "here it is 'random_normal'"
+bad 5 'local model = sgl.ones(2, 3)' 'ones: the extents are a list: sgl.ones({ 2, 3 })'
+bad 5 'local model = sgl.iota(3)' 'sgl.iota({ 2, 3 })'
+bad 5 'local plan = sgl.plan(3)' 'plan: give a table'
+bad 5 'local plan = sgl.plan { mesh = 2 }' 'plan: mesh must be a table'
+bad 5 'local c = sgl.config { lr = 1e-3, many = 1 / 0 } c.x = c.zzzz' "'zzzz'; there are lr, many"
+refused 1 'plan: there is no field' -- train base.lua --set plan.=1 --out nothing
+refused 1 'plan: mesh is set by its axes' -- train base.lua --set plan.mesh=2 --out nothing
+refused 1 'job: there is no number' -- train base.lua --set job.=2 --out nothing
+refused 1 "lr must be a finite number" "'1e999'" -- train "$LLAMA" --set lr=1e999 --out nothing
+
+# More positions than were learnt: at the trace of the model, not when a text grows long.
+sed 's/^local layer = .*/local layer = nn.position(16, 8)/; s/^return sgl.job {/&\n  context = settings.context,/' base.lua >positions.lua
+run 0 train positions.lua --set job.context=16 --out positions --quiet
+refused 1 "positions.lua:5: position: the job's context (17) is longer than the 16 learnt positions" -- train positions.lua \
+    --set job.context=17 --out nothing
+
 # Children of a module.
 child() {
     code=$1

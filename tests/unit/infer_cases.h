@@ -245,7 +245,7 @@ static const type_case shapes[] = {
     { "matmul", "f32[] f32[3]", "", "a scalar is no matrix: [] x [3]; use mul" },
     { "linear", "f32[5,2,3] f32[4,3] f32[4]", "", "f32[5,2,4]" },
     { "linear", "f32[3] f32[4,3]", "", "f32[4]" },
-    { "linear", "f32[2,4] f32[4,3]", "", "x [2,4] does not end in the weight's second extent, [4,3]" },
+    { "linear", "f32[2,4] f32[4,3]", "", "x has 4 features, the weight takes 3: [2,4] x [4,3]" },
     { "linear", "f32[2,3] f32[4,3] f32[3]", "", "a bias [3] for a weight [4,3]" },
     /* composites */
     { "softmax", "f32[2,3]", "", "f32[2,3]" },

@@ -354,7 +354,7 @@ static void test_batches(void **state)
         "batch: element 3 of 'x' is x, which is no f32",
         "batch: element 2 of 'k' is 2.5, which is no i64",
         "batch: it lacks the feed 'k' (i64[2])",
-        "batch: the program has no feed 'k_'",
+        "batch: the data declares no feed 'k_'; there are b, k, n, x",
         "batch: 'x' has 4 bytes, the feed f32[3] takes 12",
         "batch: the data function gave a number value, it must give a table of feeds",
         "batch: its keys must be the names of feeds",
@@ -383,6 +383,13 @@ static void test_batches(void **state)
     assert_int_equal(sgl_job_feed(job, program, 0, 1), SGL_SCRIPT);
     message_begins(&host, "no eval");
     assert_int_equal(sgl_job_feed(job, NULL, 0, 0), SGL_INVALID_ARGUMENT);
+    dsl_host other;
+    sgl_job *stranger;
+    dsl_open(&other);
+    assert_int_equal(sgl_load_text(other.vm, "batches.lua", batches, NULL, 0, &stranger), SGL_OK);
+    assert_int_equal(sgl_job_feed(stranger, program, 0, 0), SGL_INVALID_ARGUMENT);
+    message_begins(&other, "sgl_job_feed: the program is of another VM");
+    dsl_close(&other);
     sgl_tokens *tokens;
     assert_int_equal(sgl_job_tokens(job, &tokens), SGL_NOT_FOUND);
     assert_int_equal(sgl_job_graph(job, "eval", &graph), SGL_NOT_FOUND);

@@ -105,7 +105,8 @@ sgl_status sglir_infer_linear(const sglir_infer *in)
     SGLCORE_TRY(sglir_infer_same_dtype(in, 0, in->arg_count - 1));
     SGLCORE_TRY(sglir_infer_rank(in, 1, 2, "[out, in]"));
     if (x->rank == 0 || x->dims[x->rank - 1] != weight->dims[1])
-        return sglir_infer_fail(in, "x %s does not end in the weight's second extent, %s",
+        return sglir_infer_fail(in, "x has %" PRId64 " features, the weight takes %" PRId64 ": %s x %s",
+                                x->rank == 0 ? 1 : x->dims[x->rank - 1], weight->dims[1],
                                 sglir_shape_text(x, a, sizeof a), sglir_shape_text(weight, b, sizeof b));
     if (in->arg_count == 3) {
         const sglir_type *bias = sglir_infer_arg(in, 2);

@@ -264,7 +264,7 @@ static void find_pair(const sglir_graph *g, const uint8_t *live, round_state *st
             return;
         }
     }
-    memset(state->moved, 0, (size_t)g->nodes.count);
+    if (g->nodes.count > 0) memset(state->moved, 0, (size_t)g->nodes.count); /* else there is no memory */
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */

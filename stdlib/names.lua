@@ -1,0 +1,51 @@
+--- names: what to say of a name that is not there: the nearest one, the one that other libraries' users mean, or all.
+--- Comes in: the name and those that there are. Goes out: the end of a message, "; did you mean 'x'?" or the like.
+--- Invariant: a name of another library is told only where what it stands for is there.
+
+local core = require "sgl.core"
+
+local names = {}
+
+-- What PyTorch, JAX and the model cards of others call things, and what of it may be here.
+local elsewhere = {
+  betas = { "beta1" }, learning_rate = { "lr", "peak" }, wd = { "weight_decay" }, epsilon = { "eps" },
+  max_grad_norm = { "clip" }, grad_clip = { "clip" }, clip_grad = { "clip" },
+  max_lr = { "peak" }, peak_lr = { "peak" }, lr = { "peak" }, min_lr = { "final" }, eta_min = { "final" },
+  warmup_steps = { "warmup" }, total_steps = { "steps" }, max_steps = { "steps" }, T_max = { "steps" },
+  n_layer = { "layers" }, n_layers = { "layers" }, num_layers = { "layers" }, num_hidden_layers = { "layers" },
+  n_head = { "heads" }, n_heads = { "heads" }, num_heads = { "heads" }, num_attention_heads = { "heads" },
+  n_kv_heads = { "kv_heads" }, num_kv_heads = { "kv_heads" }, num_key_value_heads = { "kv_heads" },
+  d_model = { "dim" }, n_embd = { "dim" }, embed_dim = { "dim" }, hidden_size = { "dim" }, embedding_dim = { "dim" },
+  intermediate_size = { "ffn", "hidden" }, ffn_dim = { "ffn" }, d_ff = { "ffn" }, hidden_dim = { "ffn", "hidden" },
+  vocab_size = { "vocab" }, num_embeddings = { "vocab" }, rope_theta = { "rope" }, is_causal = { "causal" },
+  seq_len = { "seq" }, block_size = { "seq" }, context_length = { "seq" }, max_seq_len = { "seq" },
+  batch_size = { "batch" }, val_split = { "held_out" }, validation_split = { "held_out" },
+  gradient_accumulation_steps = { "micro" }, grad_accum = { "micro" }, optimizer = { "optim" }, loss_fn = { "loss" },
+  randn = { "random_normal" }, rand = { "random_uniform" }, cat = { "concat" }, concatenate = { "concat" },
+  view = { "reshape" }, permute = { "transpose" }, mm = { "matmul" }, bmm = { "matmul" }, arange = { "iota" },
+  detach = { "stop_gradient" }, no_grad = { "stop_gradient" }, to = { "cast" }, type = { "cast" }, tensor = { "constant" },
+  full = { "constant" }, expand = { "broadcast" }, broadcast_to = { "broadcast" }, eq = { "equal" }, lt = { "less" },
+  gt = { "greater" }, le = { "less_equal" }, ge = { "greater_equal" }, topk = { "top_k" }, amax = { "max" },
+  amin = { "min" }, size = { "shape" }, isnan = { "is_nan" }, isfinite = { "is_finite" }, backward = { "grad" },
+  Linear = { "linear" }, Embedding = { "embedding" }, LayerNorm = { "layer_norm" }, RMSNorm = { "rms_norm" },
+  Dropout = { "dropout" }, Module = { "module" }, Parameter = { "parameter" }, Sequential = { "stack" },
+  CrossEntropyLoss = { "cross_entropy" }, MultiheadAttention = { "attention" }, Adam = { "adamw" }, adam = { "adamw" },
+  AdamW = { "adamw" }, SGD = { "sgd" }, CosineAnnealingLR = { "cosine" },
+}
+
+--- The end of the message that there is no `name`.
+---@param name any
+---@param known string[] what there is, sorted; a short list is told whole where nothing is near
+---@return string
+function names.hint(name, known)
+  local has = {}
+  for _, one in ipairs(known) do has[one] = true end
+  for _, meant in ipairs(elsewhere[name] or {}) do
+    if has[meant] then return ("; here it is '%s'"):format(meant) .. (name == "betas" and " and 'beta2'" or "") end
+  end
+  local near = core.hint(tostring(name), known)
+  if near ~= "" or #known == 0 or #known > 40 then return near end
+  return "; there are " .. table.concat(known, ", ")
+end
+
+return names
