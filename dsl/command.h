@@ -23,7 +23,7 @@ typedef struct command_settings {
     size_t used;
 } command_settings;
 
-/* One option of a subcommand. kind: 'b' flag (bool), 'i' integer (int64_t), 'n' number (double), 's' text (const char *),
+/* One option of a subcommand. kind: 'b' flag (bool), 'i' integer from 0 on (int64_t), 'p' from 1 on, 'n' number (double), 's' text (const char *),
  * 'o' text that may be left out (const char *; "" when it is), 'k' key=value, any number of times (command_settings). */
 typedef struct command_option {
     const char *name; /* "--steps" */
@@ -56,7 +56,13 @@ sgl_status command_plan(sgl_job *job, const char *which, sgl_plan **plan);
 int command_error(const sgl_vm *vm);
 sgl_status command_write(void *user, const char *data, size_t bytes); /* an sgl_write_fn to the FILE * user */
 
+/* From now on Ctrl-C and SIGTERM stop what runs on the VM, with INTERRUPTED: the first after the step at hand, the second
+ * within it. The exit code of a command that such a signal has stopped. */
+void command_signals(sgl_vm *vm);
+int command_signal_status(void);
+
 int command_train(int argc, char **argv);
+int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_memory(int argc, char **argv);

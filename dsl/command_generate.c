@@ -6,13 +6,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "dsl/command.h"
+#include "dsl/command_model.h"
 
 typedef struct generate_options {
     const char *prompt, *prompt_ids;
@@ -23,9 +20,7 @@ typedef struct generate_options {
 typedef struct generate {
     const generate_options *o;
     sgl_vm *vm;
-    json_t *meta; /* of the checkpoint */
-    const char *path;
-    sgl_job *job;
+    command_model model;
     sgl_plan *plan;
     sgl_session *session;
     sgl_program *decode;
@@ -35,61 +30,22 @@ typedef struct generate {
     bool begun;  /* the prompt is shown: nothing comes before what may yet fail */
 } generate;
 
-static sgl_vm *signalled_vm;
-
-static void on_signal(int number)
-{
-    signal(number, SIG_DFL); /* the second one ends the process */
-    sgl_interrupt(signalled_vm);
-}
-
 /* ---- the model -------------------------------------------------------------------------------------------------- */
-
-static sgl_status no_meta(const generate *g, const char *what)
-{
-    return sgl_fail(g->vm, SGL_CORRUPT, "%s: its meta holds no %s; `sgl train` writes checkpoints that generate reads",
-                    g->path, what);
-}
-
-static sgl_status load_job(generate *g)
-{
-    const char *script = json_string_value(json_object_get(g->meta, "script"));
-    const char *text = json_string_value(json_object_get(g->meta, "text"));
-    json_t *kept = json_object_get(g->meta, "settings");
-    if (!script || !text) return no_meta(g, "script");
-    command_settings settings = { 0 };
-    const char *key;
-    json_t *value;
-    json_object_foreach(kept, key, value)
-    {
-        if (!json_is_string(value)) return no_meta(g, "settings");
-        if (!command_set(&settings, key, json_string_value(value)))
-            return sgl_fail(g->vm, SGL_LIMIT, "%s: too many settings", g->path);
-    }
-    sgl_status status = sgl_load_text(g->vm, script, text, settings.list, settings.count, &g->job);
-    return status == SGL_OK ? command_plan(g->job, "decode", &g->plan) : status;
-}
 
 static sgl_status load_model(generate *g, const char *dir)
 {
-    const char *meta;
-    int64_t step;
-    json_error_t error;
     sgl_graph *graph = NULL;
-    sgl_status status = sgl_checkpoint_find(g->vm, dir, &g->path, &meta, &step);
-    if (status != SGL_OK) return status;
-    g->meta = json_loads(meta, 0, &error);
-    if (!g->meta) return no_meta(g, "JSON object");
-    status = load_job(g);
-    if (status == SGL_OK) status = sgl_job_graph(g->job, "decode", &graph);
-    if (status == SGL_NOT_FOUND && g->job)
+    sgl_status status = command_model_load(&g->model, dir, NULL);
+    if (status == SGL_OK) status = command_plan(g->model.job, "decode", &g->plan);
+    if (status == SGL_OK) status = sgl_job_graph(g->model.job, "decode", &graph);
+    if (status == SGL_NOT_FOUND && g->plan)
         return sgl_fail(g->vm, status,
                         "%s: its job declares no context, so there is no decode graph to generate with; "
                         "give sgl.job { context = ... } or data with a seq",
-                        g->path);
+                        g->model.path);
     if (status == SGL_OK) status = sgl_session_new(g->vm, "cpu", &g->session);
     if (status == SGL_OK) status = sgl_freeze(g->session, graph, g->plan, &g->decode);
-    return status == SGL_OK ? sgl_checkpoint_load(g->session, g->path, 1) : status;
+    return status == SGL_OK ? sgl_checkpoint_load(g->session, g->model.path, 1) : status;
 }
 
 /* ---- the prompt --------------------------------------------------------------------------------------------------- */
@@ -124,7 +80,7 @@ static sgl_status read_prompt(generate *g)
     const char *text = g->o->prompt;
     g->as_ids = g->o->prompt_ids != NULL;
     if (g->as_ids) return read_ids(g, g->o->prompt_ids);
-    sgl_status status = sgl_job_number(g->job, "bytes", &bytes);
+    sgl_status status = sgl_job_number(g->model.job, "bytes", &bytes);
     if (status != SGL_OK && status != SGL_NOT_FOUND) return status;
     if (bytes != 1)
         return sgl_fail(g->vm, SGL_UNSUPPORTED,
@@ -160,7 +116,7 @@ static int run(generate *g, const char *dir)
     double context = 0;
     sgl_status status = load_model(g, dir);
     if (status == SGL_OK) status = read_prompt(g);
-    if (status == SGL_OK) status = sgl_job_number(g->job, "context", &context);
+    if (status == SGL_OK) status = sgl_job_number(g->model.job, "context", &context);
     const sgl_generate_config config = {
         .decode = g->decode,
         .prompt = g->prompt,
@@ -174,13 +130,11 @@ static int run(generate *g, const char *dir)
         .on_token = on_token,
         .user = g,
     };
-    signalled_vm = g->vm;
-    signal(SIGINT, on_signal);
     if (status == SGL_OK) status = sgl_generate(g->session, &config);
     if (status == SGL_OK && !g->begun) show_prompt(g); /* no token was asked for */
     if (g->begun) putchar('\n');
     fflush(stdout);
-    if (status == SGL_INTERRUPTED) return 128 + SIGINT;
+    if (status == SGL_INTERRUPTED) return command_signal_status();
     return status == SGL_OK ? COMMAND_OK : command_error(g->vm);
 }
 
@@ -223,9 +177,11 @@ int command_generate(int argc, char **argv)
     }
     generate g = { .o = &o, .vm = command_open(o.threads, stderr) };
     if (!g.vm) return COMMAND_FAILED;
+    g.model.vm = g.vm;
+    command_signals(g.vm);
     code = run(&g, positional[0]);
     free(g.prompt);
-    json_decref(g.meta);
+    json_decref(g.model.meta);
     sgl_close(g.vm);
     return code;
 }

@@ -70,10 +70,13 @@ static int take_value(const command *c, const command_option *o, const char *tex
     char *end = NULL;
     errno = 0;
     switch (o->kind) {
+    case 'p':
     case 'i':
         *(int64_t *)o->into = strtoll(text, &end, 10);
         if (end == text || *end || errno) return usage_error(c, o->name, text, "is no integer");
-        return *(int64_t *)o->into < 0 ? usage_error(c, o->name, text, "must not be negative") : COMMAND_OK;
+        if (*(int64_t *)o->into < 0) return usage_error(c, o->name, text, "must not be negative");
+        if (o->kind == 'p' && *(int64_t *)o->into == 0) return usage_error(c, o->name, text, "must be at least 1");
+        return COMMAND_OK;
     case 'n':
         *(double *)o->into = strtod(text, &end);
         return end == text || *end || errno ? usage_error(c, o->name, text, "is no number") : COMMAND_OK;

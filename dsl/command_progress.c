@@ -41,6 +41,28 @@ static int64_t step_of_line(const char *line, bool *is_eval)
     return value;
 }
 
+/* A file that is there and no log is somebody's data or script, named by mistake. */
+static bool is_log(const char *path)
+{
+    bool is_eval;
+    char *line = NULL;
+    size_t capacity = 0;
+    FILE *file = fopen(path, "r");
+    if (!file) return true; /* to open it for writing says why */
+    ssize_t bytes = getline(&line, &capacity, file);
+    bool whole = bytes > 0 && line[bytes - 1] == '\n';
+    bool good = bytes <= 0 || (whole ? step_of_line(line, &is_eval) >= 0 : line[0] == '{');
+    free(line);
+    fclose(file);
+    return good;
+}
+
+static sgl_status refuse_log(const command_progress *p)
+{
+    return sgl_fail(p->vm, SGL_CORRUPT, "--log %s: it is no log of steps; it is left as it is, name another file",
+                    p->log_path);
+}
+
 /* Where the lines of what is done end. What comes behind them was written by a process that got further than its last
  * checkpoint, or ended within a line. -1 when the file is no log of ours. */
 static long end_of_steps(FILE *file, const sgl_train_config *done)
@@ -64,7 +86,8 @@ static long end_of_steps(FILE *file, const sgl_train_config *done)
 static sgl_status open_log(command_progress *p, const sgl_train_config *done)
 {
     struct stat info;
-    bool goes_on = done->start_step > 0 && stat(p->log_path, &info) == 0;
+    bool is_there = stat(p->log_path, &info) == 0, goes_on = done->start_step > 0 && is_there;
+    if (is_there && S_ISREG(info.st_mode) && !is_log(p->log_path)) return refuse_log(p);
     p->log = fopen(p->log_path, !goes_on ? "w" : S_ISREG(info.st_mode) ? "r+" : "a");
     if (!p->log) return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
     if (!goes_on || !S_ISREG(info.st_mode)) return SGL_OK;
@@ -72,8 +95,7 @@ static sgl_status open_log(command_progress *p, const sgl_train_config *done)
     if (end < 0) {
         fclose(p->log);
         p->log = NULL;
-        return sgl_fail(p->vm, SGL_CORRUPT, "--log %s: it is no log of steps; it is left as it is, name another file",
-                        p->log_path);
+        return refuse_log(p);
     }
     if (fseek(p->log, end, SEEK_SET) == 0 && ftruncate(fileno(p->log), end) == 0) return SGL_OK;
     return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
@@ -233,6 +255,38 @@ static void measure_peak(command_progress *p)
     if (sgl_session_peak_flops(p->session, &p->peak_flops) != SGL_OK) p->peak_flops = -1; /* a device that cannot say */
 }
 
+/* Who reads stdout may leave: the run goes on without telling. Other failures are the caller's to see. */
+static void flush(command_progress *p)
+{
+    if (fflush(stdout) == 0 || errno != EPIPE) return;
+    fprintf(stderr, "sgl: warning: nobody reads standard output any more; the run goes on\n");
+    p->quiet = true;
+    if (!freopen("/dev/null", "w", stdout)) clearerr(stdout);
+}
+
+void command_progress_end(command_progress *p)
+{
+    if (p->line_open) printf("\n");
+    p->line_open = false;
+}
+
+/* Told once: what comes behind is lost, and the checkpoints before it are what is left. */
+static void look_for_loss(command_progress *p, const sgl_step_record *r)
+{
+    static const char *const names[] = { "loss", "grad_norm" }, *const words[] = { "loss", "gradient norm" };
+    for (int i = 0; i < 2 && p->lost_step == 0; i++) {
+        const double *value = find_value(r, names[i]);
+        if (!value || isfinite(*value)) continue;
+        p->lost_step = r->step;
+        command_progress_end(p);
+        fprintf(
+            stderr,
+            "sgl: warning: step %lld: the %s is %s. What may help: a lower lr, a longer warmup, clip = 1.0, a look at "
+            "the data. Checkpoints are no more cleared away, so that the last good one stays\n",
+            (long long)r->step, words[i], isnan(*value) ? "nan" : "infinite");
+    }
+}
+
 sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
 {
     if (p->first_step < 0) {
@@ -244,6 +298,7 @@ sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
     p->steady_ms = r->step == p->first_step + 1 ? r->step_ms : 0.9 * p->steady_ms + 0.1 * r->step_ms;
     p->last_step = r->step;
     const double *loss = find_value(r, "loss");
+    look_for_loss(p, r);
     p->has_loss = loss != NULL;
     p->last_loss = loss ? *loss : 0;
     if (p->log) {
@@ -260,14 +315,8 @@ sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
     } else if (r->step % p->every == 0 || r->step == p->first_step || r->step == r->steps) {
         printf("step %lld/%lld%s\n", (long long)r->step, (long long)r->steps, numbers.text);
     }
-    fflush(stdout);
+    flush(p);
     return SGL_OK;
-}
-
-void command_progress_end(command_progress *p)
-{
-    if (p->line_open) printf("\n");
-    p->line_open = false;
 }
 
 sgl_status command_progress_eval(command_progress *p, int64_t step, double loss, int64_t count)
@@ -276,9 +325,9 @@ sgl_status command_progress_eval(command_progress *p, int64_t step, double loss,
     p->has_eval = true;
     if (!p->quiet) {
         command_progress_end(p);
-        printf("step %lld  held-out loss %.4f nats per token over %lld tokens\n", (long long)step, loss,
-               (long long)count);
-        fflush(stdout);
+        printf("step %lld  held-out loss %.4f%s over %lld %s\n", (long long)step, loss,
+               p->counts_targets ? " nats per token" : "", (long long)count, p->counts_targets ? "tokens" : "batches");
+        flush(p);
     }
     if (!p->log) return SGL_OK;
     json_t *line = json_object();
@@ -290,12 +339,12 @@ sgl_status command_progress_eval(command_progress *p, int64_t step, double loss,
 
 sgl_status command_progress_save(command_progress *p, int64_t step, const char *path)
 {
-    (void)step;
+    p->saved_step = step;
     p->saved = true;
     if (p->quiet) return SGL_OK;
     command_progress_end(p);
     printf("saved %s\n", path);
-    fflush(stdout);
+    flush(p);
     return SGL_OK;
 }
 
@@ -308,13 +357,15 @@ void command_progress_summary(command_progress *p, sgl_tokens *tokens, const cha
     if (p->has_loss) printf(", last training loss %.4f", p->last_loss);
     if (p->first_step > 0) printf("\n");
     if (p->has_eval) {
-        printf("held-out loss %.4f nats per token", p->eval_loss);
+        printf("held-out loss %.4f%s", p->eval_loss, p->counts_targets ? " nats per token" : "");
         if (tokens && sgl_tokens_ngram_loss(tokens, 2, &two) == SGL_OK &&
             sgl_tokens_ngram_loss(tokens, 3, &three) == SGL_OK)
             printf(" (on the same text a byte model of order 2: %.4f, of order 3: %.4f)", two, three);
         printf("\n");
     }
     if (p->saved) printf("checkpoints in %s\n", out);
+    if (p->lost_step > 0)
+        printf("lost since step %lld: the loss or its gradient is no number\n", (long long)p->lost_step);
 }
 
 void command_progress_close(command_progress *p)

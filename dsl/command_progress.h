@@ -17,6 +17,9 @@ typedef struct command_progress {
     int64_t first_step, last_step, every; /* plain lines: every so many steps */
     double peak_flops;                    /* 0: not measured yet */
     double started_s;
+    int64_t saved_step;  /* of the last checkpoint */
+    int64_t lost_step;   /* the first whose loss or gradient norm is no finite number, 0: none */
+    bool counts_targets; /* the held-out loss is a mean over targets, not over batches */
     double last_loss, eval_loss;
     bool has_loss, has_eval, saved;
     double steady_ms; /* moving mean */

@@ -2,6 +2,7 @@
  *
  * Comes in: argv. Goes out: an exit code. Each subcommand reads its own options; an unknown one is named with the nearest. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "dsl/command.h"
@@ -26,6 +27,7 @@ static const struct {
     const char *help;
 } commands[] = {
     { "train", command_train, "train the model of a script; checkpoints, evaluation, resume" },
+    { "eval", command_eval, "the held-out loss of a checkpoint" },
     { "generate", command_generate, "let a trained model go on with a text" },
     { "graph", command_graph, "print the graph of a script, after any pass" },
     { "memory", command_memory, "planned bytes by section, peak and lower bound, lifetimes drawn" },
@@ -69,12 +71,22 @@ static int run(int argc, char **argv)
     const char *nearest = sgl_nearest(name, names, COMMANDS);
     fprintf(stderr, "sgl: there is no command '%s'", name);
     if (nearest) fprintf(stderr, "; did you mean '%s'?", nearest);
-    fprintf(stderr, " `sgl help` lists them\n");
+    fprintf(stderr, "%s `sgl help` lists them\n", nearest ? "" : ";");
     return COMMAND_USAGE;
+}
+
+/* Where one of the first three is closed, a checkpoint or a log would be opened in its place, and be written over by what is
+ * printed. */
+static bool open_standard_files(void)
+{
+    for (int file = 0; file < 3; file++)
+        if (fcntl(file, F_GETFD) == -1 && open("/dev/null", O_RDWR) != file) return false;
+    return true;
 }
 
 int main(int argc, char **argv)
 {
+    if (!open_standard_files()) return COMMAND_FAILED;
     int code = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     fprintf(stderr, "sgl: standard output: %s\n", strerror(errno ? errno : EIO));

@@ -57,7 +57,7 @@ head -n 1 ids | grep -Eq '^116 104 101( [0-9]+){4}$' || fail "tokens as numbers:
 
 refused 1 'prompt is empty' -- generate trained --prompt ''
 refused 1 'there is no checkpoint' 'elsewhere' -- generate elsewhere --prompt x
-refused 1 'nowhere' 'No such file' -- generate nowhere --prompt x
+refused 1 'nowhere' 'no such folder' -- generate nowhere --prompt x
 refused 1 '300' 'vocabulary of 256' -- generate trained --prompt-ids 1,300
 refused 1 "'x'" '1,2,3' -- generate trained --prompt-ids 1,x
 refused 1 'temperature' -- generate trained --prompt x --temperature -1

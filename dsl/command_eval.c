@@ -1,0 +1,181 @@
+/* command_eval.c -- `sgl eval`: the held-out loss of a checkpoint.
+ *
+ * Comes in: a folder of checkpoints; its meta holds the script's text and settings. Goes out: the loss, its perplexity, and
+ * bits per byte where tokens are bytes; as text or as one JSON object. Nothing is learnt or written.
+ * Odd invariant: the evaluation is that of sgl_train at the end of a run, of a run that has no step left to do. */
+#include <math.h>
+#include <string.h>
+
+#include "dsl/command_model.h"
+
+typedef struct evaluation {
+    command_model model;
+    sgl_session *session;
+    sgl_tokens *tokens;
+    sgl_program *eval;
+    bool counts_targets, bytes;
+    bool measured;
+    double loss;
+    int64_t count;
+} evaluation;
+
+static sgl_status freeze(evaluation *e, const char *which, sgl_program **program)
+{
+    sgl_graph *graph = NULL;
+    sgl_plan *plan = NULL;
+    sgl_status status = sgl_job_graph(e->model.job, which, &graph);
+    if (status == SGL_NOT_FOUND)
+        return sgl_fail(e->model.vm, status, "%s: its job has a step of its own and no loss to evaluate",
+                        e->model.path);
+    if (status == SGL_OK) status = command_plan(e->model.job, which, &plan);
+    return status == SGL_OK ? sgl_freeze(e->session, graph, plan, program) : status;
+}
+
+/* Parameters alone, unless the loss reads states too. */
+static sgl_status read_checkpoint(evaluation *e)
+{
+    const char *name = "";
+    sgl_role role;
+    bool has_states = false;
+    sgl_status status = SGL_OK;
+    for (int i = 0; status == SGL_OK && name; i++) {
+        status = sgl_state_info(e->session, i, &name, &role, NULL);
+        has_states = has_states || (status == SGL_OK && name && role == SGL_STATE);
+    }
+    sgl_program *train;
+    if (status == SGL_OK && has_states) status = freeze(e, "train", &train);
+    return status == SGL_OK ? sgl_checkpoint_load(e->session, e->model.path, !has_states) : status;
+}
+
+static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
+{
+    evaluation *e = user;
+    (void)step;
+    e->loss = loss;
+    e->count = count;
+    e->measured = true;
+    return SGL_OK;
+}
+
+static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int is_eval)
+{
+    return sgl_job_feed(((evaluation *)user)->model.job, program, cursor, is_eval);
+}
+
+static bool is_set(const evaluation *e, const char *key)
+{
+    double number = 0;
+    return sgl_job_number(e->model.job, key, &number) == SGL_OK && number == 1;
+}
+
+static sgl_status measure(evaluation *e, int64_t batches)
+{
+    double of_job = 0;
+    if (batches == 0 && !e->tokens && sgl_job_number(e->model.job, "eval_batches", &of_job) == SGL_OK)
+        batches = (int64_t)of_job;
+    const sgl_train_config config = {
+        .train = e->eval,
+        .eval = e->eval,
+        .tokens = e->tokens,
+        .feed = e->tokens ? NULL : feed_job,
+        .user = e,
+        .start_step = e->model.step,
+        .steps = e->model.step,
+        .eval_batches = batches,
+        .on_eval = on_eval,
+    };
+    sgl_status status = sgl_train(e->session, &config);
+    if (status != SGL_OK || e->measured) return status;
+    return sgl_fail(e->model.vm, SGL_NOT_FOUND, "%s: its data hold no batch out for evaluation", e->model.path);
+}
+
+static sgl_status evaluate(evaluation *e, const char *dir, const command_settings *settings, int64_t batches)
+{
+    sgl_status status = command_model_load(&e->model, dir, settings);
+    if (status == SGL_OK) {
+        status = sgl_job_tokens(e->model.job, &e->tokens);
+        if (status == SGL_NOT_FOUND) status = SGL_OK; /* batches of Lua */
+    }
+    if (status == SGL_OK) status = sgl_session_new(e->model.vm, "cpu", &e->session);
+    if (status == SGL_OK) status = freeze(e, "eval", &e->eval);
+    if (status == SGL_OK) status = read_checkpoint(e);
+    return status == SGL_OK ? measure(e, batches) : status;
+}
+
+/* JSON has no NaN or infinity: they are written as text. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
+static void print_json(const evaluation *e)
+{
+    json_t *line = json_object();
+    json_object_set_new(line, "checkpoint", json_string(e->model.path));
+    json_object_set_new(line, "step", json_integer(e->model.step));
+    json_object_set_new(line, "eval_loss", number(e->loss));
+    json_object_set_new(line, e->counts_targets ? "eval_tokens" : "eval_batches", json_integer(e->count));
+    if (e->counts_targets) json_object_set_new(line, "perplexity", number(exp(e->loss)));
+    if (e->bytes) json_object_set_new(line, "bits_per_byte", number(e->loss / log(2)));
+    json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    printf("\n");
+    json_decref(line);
+}
+
+static void print_text(const evaluation *e)
+{
+    printf("%s\n", e->model.path);
+    if (!e->counts_targets) {
+        printf("held-out loss %.4f over %lld batches\n", e->loss, (long long)e->count);
+        return;
+    }
+    printf("held-out loss %.4f nats per token over %lld tokens\n", e->loss, (long long)e->count);
+    printf("perplexity %.4g", exp(e->loss));
+    if (e->bytes) printf(", %.4f bits per byte", e->loss / log(2));
+    printf("\n");
+}
+
+int command_eval(int argc, char **argv)
+{
+    command_settings settings = { 0 };
+    int64_t batches = 0, threads = 0;
+    const char *data = NULL;
+    bool json = false;
+    const command_option options[] = {
+        { "--data", 's', &data, "FILE", "the held-out part of this file, in place of the run's own" },
+        { "--batches", 'i', &batches, "N", "so many batches, 0: all of the held-out part (default)" },
+        { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
+        { "--json", 'b', &json, "", "one JSON object" },
+        { "--threads", 'i', &threads, "N", "compute threads (default: one per core); results do not depend on it" },
+        { 0 },
+    };
+    const command c = { "eval",
+                        "DIR",
+                        "Tells the held-out loss of DIR's last checkpoint.",
+                        "DIR is what `sgl train --out` wrote, or one step-NNNNNNNN folder in it. The loss is a mean in "
+                        "nats over the\ntargets that are not ignored; perplexity is e to it.",
+                        1,
+                        1,
+                        options };
+    const char *positional[1];
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, positional, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    if (data && !command_set(&settings, "data.path", data)) return COMMAND_USAGE;
+    evaluation e = { .model.vm = command_open(threads, stderr) };
+    if (!e.model.vm) return COMMAND_FAILED;
+    command_signals(e.model.vm);
+    sgl_status status = evaluate(&e, positional[0], &settings, batches);
+    if (status == SGL_OK) {
+        e.counts_targets = is_set(&e, "counts_targets");
+        e.bytes = e.counts_targets && is_set(&e, "bytes");
+        json ? print_json(&e) : print_text(&e);
+    }
+    code = status == SGL_OK            ? COMMAND_OK
+           : status == SGL_INTERRUPTED ? command_signal_status()
+                                       : command_error(e.model.vm);
+    json_decref(e.model.meta);
+    sgl_close(e.model.vm);
+    return code;
+}
