@@ -1,13 +1,10 @@
-/* command_train.c -- `sgl train`: loads a script, freezes its programs, runs
- * the loop, tells how it goes.
+/* command_train.c -- `sgl train`: loads a script, freezes its programs, runs the loop, tells how it goes.
  *
- * Comes in: a script and options. Goes out: checkpoints, a log, a last line
- * with the loss. Everything learnt is in the session; this file only connects.
- * Ctrl-C and SIGTERM ask the loop to stop after the step at hand, or what comes
- * before it; a second Ctrl-C cuts the step. Odd invariant: what decides the
- * numbers of a run (steps, seed, data, fields) reaches the job as a setting,
- * which its checkpoints keep, so that --resume needs no option said again; an
- * option said again wins. */
+ * Comes in: a script and options. Goes out: checkpoints, a log, a last line with the loss. Everything learnt is in the
+ * session; this file only connects. Ctrl-C and SIGTERM ask the loop to stop after the step at hand, or what comes before
+ * it; a second Ctrl-C cuts the step.
+ * Odd invariant: what decides the numbers of a run (steps, seed, data, fields) reaches the job as a setting, which its
+ * checkpoints keep, so that --resume needs no option said again; an option said again wins. */
 #include <errno.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -21,526 +18,426 @@
 #include "dsl/command_progress.h"
 
 typedef struct train_options {
-  int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
-  command_settings settings;
-  const char *data, *out, *resume, *init_from, *log, *device, *profile;
-  bool quiet;
+    int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
+    command_settings settings;
+    const char *data, *out, *resume, *init_from, *log, *device, *profile;
+    bool quiet;
 } train_options;
 
 typedef struct train {
-  const train_options *o;
-  const char *script;
-  char out[4096];
-  char from[4096]; /* the checkpoint that the run goes on from, "": none */
-  json_t *meta;    /* its meta, whose settings are in use; NULL: none */
-  sgl_vm *vm;
-  sgl_job *job;
-  sgl_plan *plan;
-  sgl_session *session;
-  sgl_program *train, *eval;
-  sgl_tokens *tokens;
-  sgl_train_config config;
-  int64_t measured; /* --profile: after how many steps the table is printed, 0:
-                       never, or it was */
-  command_progress progress;
+    const train_options *o;
+    const char *script;
+    char out[4096];
+    char from[4096]; /* the checkpoint that the run goes on from, "": none */
+    json_t *meta;    /* its meta, whose settings are in use; NULL: none */
+    sgl_vm *vm;
+    sgl_job *job;
+    sgl_plan *plan;
+    sgl_session *session;
+    sgl_program *train, *eval;
+    sgl_tokens *tokens;
+    sgl_train_config config;
+    int64_t measured; /* --profile: after how many steps the table is printed, 0: never, or it was */
+    command_progress progress;
 } train;
 
-/* ---- set-up
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- set-up ----------------------------------------------------------------------------------------------------------- */
 
-static sgl_status job_integer(const train *t, const char *key,
-                              int64_t otherwise, int64_t *value) {
-  double number = 0;
-  sgl_status status = sgl_job_number(t->job, key, &number);
-  if (status == SGL_NOT_FOUND)
-    number = (double)otherwise;
-  else if (status != SGL_OK)
-    return status;
-  if (!(number >= 0 && number < 9e15) || number != (double)(int64_t)number)
-    return sgl_fail(t->vm, SGL_INVALID_ARGUMENT,
-                    "job: %s must be a whole number of at least 0, it is %g",
-                    key, number);
-  *value = (int64_t)number;
-  return SGL_OK;
+static sgl_status job_integer(const train *t, const char *key, int64_t otherwise, int64_t *value)
+{
+    double number = 0;
+    sgl_status status = sgl_job_number(t->job, key, &number);
+    if (status == SGL_NOT_FOUND)
+        number = (double)otherwise;
+    else if (status != SGL_OK)
+        return status;
+    if (!(number >= 0 && number < 9e15) || number != (double)(int64_t)number)
+        return sgl_fail(t->vm, SGL_INVALID_ARGUMENT, "job: %s must be a whole number of at least 0, it is %g", key,
+                        number);
+    *value = (int64_t)number;
+    return SGL_OK;
 }
 
 /* "examples/llama.lua" to "llama.run" */
-static sgl_status name_output(train *t) {
-  const char *base = strrchr(t->script, '/');
-  base = base ? base + 1 : t->script;
-  const char *dot = strrchr(base, '.');
-  int length = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
-  int bytes = t->o->out
-                  ? snprintf(t->out, sizeof t->out, "%s", t->o->out)
-                  : snprintf(t->out, sizeof t->out, "%.*s.run", length, base);
-  enum {
-    BELOW = 96,
-    MOST = sizeof t->out - 1 - BELOW
-  }; /* for the names of what is written in the folder */
-  if (bytes >= 0 && bytes <= MOST)
+static sgl_status name_output(train *t)
+{
+    const char *base = strrchr(t->script, '/');
+    base = base ? base + 1 : t->script;
+    const char *dot = strrchr(base, '.');
+    int length = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
+    int bytes = t->o->out ? snprintf(t->out, sizeof t->out, "%s", t->o->out)
+                          : snprintf(t->out, sizeof t->out, "%.*s.run", length, base);
+    enum { BELOW = 96, MOST = sizeof t->out - 1 - BELOW }; /* for the names of what is written in the folder */
+    if (bytes >= 0 && bytes <= MOST) return SGL_OK;
+    return sgl_fail(t->vm, SGL_LIMIT, "--out: a path of %d bytes is too long, %d are the most", bytes, (int)MOST);
+}
+
+/* No run's checkpoints are written over, or cleared away as old ones, by another run. */
+static sgl_status check_free(const train *t)
+{
+    const char *path, *meta;
+    int64_t step = 0;
+    sgl_status status = sgl_checkpoint_find(t->vm, t->out, &path, &meta, &step);
+    if (status != SGL_OK) return status == SGL_NOT_FOUND ? SGL_OK : status;
+    return sgl_fail(t->vm, SGL_WRONG_STATE,
+                    "%s holds a run already (step %lld): --resume goes on with it, --out names another folder", t->out,
+                    (long long)step);
+}
+
+static bool is_same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The last checkpoint of the run, if it is to go on; the folder that it lies in is the run's, unless --out says otherwise. */
+static sgl_status find_start(train *t)
+{
+    const char *path, *meta, *asked = t->o->resume;
+    char parent[sizeof t->from];
+    json_error_t error;
+    if (!asked) return check_free(t);
+    sgl_status status = sgl_checkpoint_find(t->vm, *asked ? asked : t->out, &path, &meta, &t->config.start_step);
+    if (status != SGL_OK) return status;
+    if (strlen(path) >= sizeof t->from) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
+    strcpy(t->from, path);
+    strcpy(parent, path);
+    t->meta = json_loads(meta, 0, &error);
+    if (!t->meta) return sgl_fail(t->vm, SGL_CORRUPT, "%s: its meta cannot be read: %s", path, error.text);
+    t->config.evaluated = json_integer_value(json_object_get(t->meta, "evaluated"));
+    if (!*asked) return SGL_OK;
+    if (t->o->out) return is_same_folder(dirname(parent), t->out) ? SGL_OK : check_free(t);
+    snprintf(t->out, sizeof t->out, "%s", dirname(parent));
     return SGL_OK;
-  return sgl_fail(t->vm, SGL_LIMIT,
-                  "--out: a path of %d bytes is too long, %d are the most",
-                  bytes, (int)MOST);
 }
 
-/* No run's checkpoints are written over, or cleared away as old ones, by
- * another run. */
-static sgl_status check_free(const train *t) {
-  const char *path, *meta;
-  int64_t step = 0;
-  sgl_status status = sgl_checkpoint_find(t->vm, t->out, &path, &meta, &step);
-  if (status != SGL_OK)
-    return status == SGL_NOT_FOUND ? SGL_OK : status;
-  return sgl_fail(t->vm, SGL_WRONG_STATE,
-                  "%s holds a run already (step %lld): --resume goes on with "
-                  "it, --out names another folder",
-                  t->out, (long long)step);
-}
-
-static bool is_same_folder(const char *a, const char *b) {
-  struct stat x, y;
-  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-         x.st_ino == y.st_ino;
-}
-
-/* The last checkpoint of the run, if it is to go on; the folder that it lies in
- * is the run's, unless --out says otherwise. */
-static sgl_status find_start(train *t) {
-  const char *path, *meta, *asked = t->o->resume;
-  char parent[sizeof t->from];
-  json_error_t error;
-  if (!asked)
-    return check_free(t);
-  sgl_status status = sgl_checkpoint_find(t->vm, *asked ? asked : t->out, &path,
-                                          &meta, &t->config.start_step);
-  if (status != SGL_OK)
-    return status;
-  if (strlen(path) >= sizeof t->from)
-    return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
-  strcpy(t->from, path);
-  strcpy(parent, path);
-  t->meta = json_loads(meta, 0, &error);
-  if (!t->meta)
-    return sgl_fail(t->vm, SGL_CORRUPT, "%s: its meta cannot be read: %s", path,
-                    error.text);
-  t->config.evaluated =
-      json_integer_value(json_object_get(t->meta, "evaluated"));
-  if (!*asked)
-    return SGL_OK;
-  if (t->o->out)
-    return is_same_folder(dirname(parent), t->out) ? SGL_OK : check_free(t);
-  snprintf(t->out, sizeof t->out, "%s", dirname(parent));
-  return SGL_OK;
-}
-
-/* Adds the settings of the run that goes on, without the texts of modules: they
- * are read from their files again. */
-static sgl_status add_kept_settings(const train *t,
-                                    command_settings *settings) {
-  const char *key;
-  json_t *value;
-  json_object_foreach(json_object_get(t->meta, "settings"), key, value) {
-    if (!json_is_string(value) || strncmp(key, "require.", 8) == 0)
-      continue;
-    if (!command_set(settings, key, json_string_value(value)))
-      return sgl_fail(t->vm, SGL_LIMIT, "%s: it keeps too many settings",
-                      t->from);
-  }
-  return SGL_OK;
-}
-
-/* Options that are numbers of the job, as settings. The texts live as long as
- * `storage`. */
-static bool add_own_settings(const train_options *o, command_settings *settings,
-                             char storage[][32]) {
-  const struct {
+/* Adds the settings of the run that goes on, without the texts of modules: they are read from their files again. */
+static sgl_status add_kept_settings(const train *t, command_settings *settings)
+{
     const char *key;
-    int64_t value;
-  } numbers[] = {{"job.steps", o->steps},
-                 {"job.seed", o->seed},
-                 {"job.save_every", o->save_every},
-                 {"job.eval_every", o->eval_every},
-                 {"job.keep", o->keep}};
-  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-    if (numbers[i].value < 0)
-      continue;
-    snprintf(storage[i], 32, "%lld", (long long)numbers[i].value);
-    if (!command_set(settings, numbers[i].key, storage[i]))
-      return false;
-  }
-  return !o->data || command_set(settings, "data.path", o->data);
+    json_t *value;
+    json_object_foreach(json_object_get(t->meta, "settings"), key, value)
+    {
+        if (!json_is_string(value) || strncmp(key, "require.", 8) == 0) continue;
+        if (!command_set(settings, key, json_string_value(value)))
+            return sgl_fail(t->vm, SGL_LIMIT, "%s: it keeps too many settings", t->from);
+    }
+    return SGL_OK;
 }
 
-/* A run that goes on with other settings than it began with is another run:
- * that is allowed, and said. */
-static void tell_changes(const train *t) {
-  const json_t *kept = json_object_get(t->meta, "settings");
-  for (int i = 0; i < t->o->settings.count; i++) {
-    const sgl_setting *now = &t->o->settings.list[i];
-    const char *before = json_string_value(json_object_get(kept, now->key));
-    if (before && strcmp(before, now->value) == 0)
-      continue;
-    fprintf(stderr,
-            "sgl: warning: --resume: %s is %s now; the checkpoint was made "
-            "with %s\n",
-            now->key, now->value, before ? before : "the script's own value");
-  }
+/* Options that are numbers of the job, as settings. The texts live as long as `storage`. */
+static bool add_own_settings(const train_options *o, command_settings *settings, char storage[][32])
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = { { "job.steps", o->steps },
+                    { "job.seed", o->seed },
+                    { "job.save_every", o->save_every },
+                    { "job.eval_every", o->eval_every },
+                    { "job.keep", o->keep } };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].value < 0) continue;
+        snprintf(storage[i], 32, "%lld", (long long)numbers[i].value);
+        if (!command_set(settings, numbers[i].key, storage[i])) return false;
+    }
+    return !o->data || command_set(settings, "data.path", o->data);
 }
 
-/* The kept settings come first: of two settings with one key the last one
- * counts. */
-static sgl_status load(train *t) {
-  command_settings all = {0};
-  char storage[8][32];
-  sgl_status status = add_kept_settings(t, &all);
-  if (status != SGL_OK)
+/* A run that goes on with other settings than it began with is another run: that is allowed, and said. */
+static void tell_changes(const train *t)
+{
+    const json_t *kept = json_object_get(t->meta, "settings");
+    for (int i = 0; i < t->o->settings.count; i++) {
+        const sgl_setting *now = &t->o->settings.list[i];
+        const char *before = json_string_value(json_object_get(kept, now->key));
+        if (before && strcmp(before, now->value) == 0) continue;
+        fprintf(stderr, "sgl: warning: --resume: %s is %s now; the checkpoint was made with %s\n", now->key, now->value,
+                before ? before : "the script's own value");
+    }
+}
+
+/* The kept settings come first: of two settings with one key the last one counts. */
+static sgl_status load(train *t)
+{
+    command_settings all = { 0 };
+    char storage[8][32];
+    sgl_status status = add_kept_settings(t, &all);
+    if (status != SGL_OK) return status;
+    bool fits = true;
+    for (int i = 0; i < t->o->settings.count && fits; i++)
+        fits = command_set(&all, t->o->settings.list[i].key, t->o->settings.list[i].value);
+    if (t->meta) tell_changes(t);
+    if (!fits || !add_own_settings(t->o, &all, storage)) return sgl_fail(t->vm, SGL_LIMIT, "too many settings");
+    status = sgl_load_file(t->vm, t->script, all.list, all.count, &t->job);
+    if (status == SGL_OK) status = sgl_job_plan(t->job, &t->plan);
+    if (status == SGL_OK) status = sgl_job_tokens(t->job, &t->tokens);
+    return status == SGL_NOT_FOUND && t->plan ? SGL_OK : status;
+}
+
+static sgl_status freeze(train *t, const char *which, sgl_program **program)
+{
+    sgl_graph *graph = NULL;
+    sgl_status status = sgl_job_graph(t->job, which, &graph);
+    return status == SGL_OK ? sgl_freeze(t->session, graph, t->plan, program) : status;
+}
+
+static sgl_status initialise(train *t)
+{
+    sgl_program *init = NULL;
+    sgl_status status = freeze(t, "init", &init);
+    if (status != SGL_OK) return status;
+    status = sgl_feed(init, "seed", &t->config.seed, sizeof t->config.seed);
+    if (status == SGL_NOT_FOUND) status = SGL_OK; /* nothing random in it */
+    if (status == SGL_OK) status = sgl_step(init);
+    sgl_program_free(init);
     return status;
-  bool fits = true;
-  for (int i = 0; i < t->o->settings.count && fits; i++)
-    fits = command_set(&all, t->o->settings.list[i].key,
-                       t->o->settings.list[i].value);
-  if (t->meta)
-    tell_changes(t);
-  if (!fits || !add_own_settings(t->o, &all, storage))
-    return sgl_fail(t->vm, SGL_LIMIT, "too many settings");
-  status = sgl_load_file(t->vm, t->script, all.list, all.count, &t->job);
-  if (status == SGL_OK)
-    status = sgl_job_plan(t->job, &t->plan);
-  if (status == SGL_OK)
-    status = sgl_job_tokens(t->job, &t->tokens);
-  return status == SGL_NOT_FOUND && t->plan ? SGL_OK : status;
-}
-
-static sgl_status freeze(train *t, const char *which, sgl_program **program) {
-  sgl_graph *graph = NULL;
-  sgl_status status = sgl_job_graph(t->job, which, &graph);
-  return status == SGL_OK ? sgl_freeze(t->session, graph, t->plan, program)
-                          : status;
-}
-
-static sgl_status initialise(train *t) {
-  sgl_program *init = NULL;
-  sgl_status status = freeze(t, "init", &init);
-  if (status != SGL_OK)
-    return status;
-  status = sgl_feed(init, "seed", &t->config.seed, sizeof t->config.seed);
-  if (status == SGL_NOT_FOUND)
-    status = SGL_OK; /* nothing random in it */
-  if (status == SGL_OK)
-    status = sgl_step(init);
-  sgl_program_free(init);
-  return status;
 }
 
 /* A folder of checkpoints, a checkpoint, or a file in one. */
-static sgl_status load_parameters(train *t, const char *from) {
-  const char *path, *meta;
-  char folder[4096];
-  int64_t step;
-  struct stat info;
-  if (strlen(from) >= sizeof folder)
-    return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", from);
-  strcpy(folder, from);
-  if (stat(from, &info) != 0)
-    return sgl_fail(t->vm, SGL_IO, "--init-from %s: %s", from, strerror(errno));
-  bool is_file = S_ISREG(info.st_mode);
-  sgl_status status = sgl_checkpoint_find(
-      t->vm, is_file ? dirname(folder) : from, &path, &meta, &step);
-  if (status == SGL_NOT_FOUND)
-    return sgl_fail(t->vm, status,
-                    "--init-from %s: it is neither a checkpoint nor a folder "
-                    "of them nor a file in one",
-                    from);
-  return status == SGL_OK ? sgl_checkpoint_load(t->session, path, 1) : status;
-}
-
-static sgl_status begin(train *t) {
-  if (t->meta) {
-    sgl_status status = sgl_checkpoint_load(t->session, t->from, 0);
-    if (status == SGL_OK && !t->o->quiet)
-      printf("resumed %s\n", t->from);
-    return status;
-  }
-  sgl_status status = initialise(t);
-  if (status == SGL_OK && t->o->init_from)
-    status = load_parameters(t, t->o->init_from);
-  return status;
-}
-
-/* A job with Lua data hands its feed function the job; the other callbacks get
- * this command's state. */
-static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor,
-                           int is_eval) {
-  return sgl_job_feed(((train *)user)->job, program, cursor, is_eval);
-}
-
-/* That of the option, of the run that goes on, of the job. All 64 bits count,
- * which a job's number cannot hold. */
-static sgl_status choose_seed(train *t) {
-  const json_t *kept = json_object_get(t->meta, "seed");
-  int64_t seed = t->o->seed >= 0 ? t->o->seed : json_integer_value(kept);
-  sgl_status status =
-      t->o->seed >= 0 || kept ? SGL_OK : job_integer(t, "seed", 0, &seed);
-  t->config.seed = (uint64_t)seed;
-  return status;
-}
-
-static sgl_status configure(train *t) {
-  sgl_train_config *c = &t->config;
-  int64_t keep = 0;
-  sgl_status status = job_integer(t, "steps", 1000, &c->steps);
-  if (status == SGL_OK)
-    status = job_integer(t, "eval_every", 0, &c->eval_every);
-  if (status == SGL_OK)
-    status = job_integer(t, "eval_batches", 0, &c->eval_batches);
-  if (status == SGL_OK)
-    status = job_integer(t, "save_every", 0, &c->save_every);
-  if (status == SGL_OK)
-    status = job_integer(t, "keep", 3, &keep);
-  if (status == SGL_OK)
-    status = choose_seed(t);
-  if (status == SGL_OK)
-    status = sgl_job_meta(t->job, &c->meta);
-  c->keep = (int)(keep > 1000000 ? 1000000 : keep);
-  c->stop_at = t->o->stop_at > 0 ? t->o->stop_at : 0;
-  if (status == SGL_OK && t->o->stop_at > 0 && t->o->stop_at <= c->start_step)
-    status = sgl_fail(t->vm, SGL_INVALID_ARGUMENT,
-                      "--stop-at %lld: step %lld is done already; give a later "
-                      "step, the run has %lld",
-                      (long long)t->o->stop_at, (long long)c->start_step,
-                      (long long)c->steps);
-  c->out = t->out;
-  c->tokens = t->tokens;
-  c->feed = t->tokens ? NULL : feed_job;
-  return status;
-}
-
-/* Before anything is computed: a run of hours does not end with a folder that
- * cannot be written. */
-static sgl_status make_output(const train *t) {
-  char path[sizeof t->out];
-  struct stat info;
-  for (size_t i = 1; i <= strlen(t->out); i++) {
-    if (t->out[i] != '/' && t->out[i])
-      continue;
-    snprintf(path, sizeof path, "%.*s", (int)i, t->out);
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-      return sgl_fail(t->vm, SGL_IO,
-                      "--out %s: the folder %s cannot be made: %s", t->out,
-                      path, strerror(errno));
-  }
-  if (stat(t->out, &info) != 0 || access(t->out, W_OK | X_OK) != 0)
-    return sgl_fail(t->vm, SGL_IO, "--out %s: the folder cannot be written: %s",
-                    t->out, strerror(errno));
-  return S_ISDIR(info.st_mode)
-             ? SGL_OK
-             : sgl_fail(t->vm, SGL_IO, "--out %s: it is no folder", t->out);
-}
-
-static sgl_status prepare(train *t) {
-  sgl_status status = configure(t);
-  if (status == SGL_OK)
-    status = sgl_session_new(t->vm, t->o->device, &t->session);
-  if (status == SGL_OK)
-    status = freeze(t, "train", &t->train);
-  if (status == SGL_OK && t->measured > 0)
-    status = sgl_program_profile(t->train, 1);
-  if (status == SGL_OK) {
-    status = freeze(t, "eval", &t->eval);
+static sgl_status load_parameters(train *t, const char *from)
+{
+    const char *path, *meta;
+    char folder[4096];
+    int64_t step;
+    struct stat info;
+    if (strlen(from) >= sizeof folder) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", from);
+    strcpy(folder, from);
+    if (stat(from, &info) != 0) return sgl_fail(t->vm, SGL_IO, "--init-from %s: %s", from, strerror(errno));
+    bool is_file = S_ISREG(info.st_mode);
+    sgl_status status = sgl_checkpoint_find(t->vm, is_file ? dirname(folder) : from, &path, &meta, &step);
     if (status == SGL_NOT_FOUND)
-      status = SGL_OK; /* a job with a step of its own */
-  }
-  if (status == SGL_OK)
-    status = begin(t);
-  if (status == SGL_OK)
-    status = make_output(t);
-  t->config.train = t->train;
-  t->config.eval = t->eval;
-  return status;
+        return sgl_fail(t->vm, status,
+                        "--init-from %s: it is neither a checkpoint nor a folder of them nor a file in one", from);
+    return status == SGL_OK ? sgl_checkpoint_load(t->session, path, 1) : status;
 }
 
-/* ---- the run
- * ------------------------------------------------------------------------------------------------------------
- */
-
-/* The table of --profile; then the steps are no more measured, and as quick as
- * ever. */
-static sgl_status print_profile(train *t) {
-  command_progress_end(&t->progress);
-  t->measured = 0;
-  sgl_status status =
-      sgl_program_report(t->train, "profile", "text", command_write, stdout);
-  if (status == SGL_OK)
-    status = sgl_program_profile(t->train, 0);
-  fflush(stdout);
-  return status;
+static sgl_status begin(train *t)
+{
+    if (t->meta) {
+        sgl_status status = sgl_checkpoint_load(t->session, t->from, 0);
+        if (status == SGL_OK && !t->o->quiet) printf("resumed %s\n", t->from);
+        return status;
+    }
+    sgl_status status = initialise(t);
+    if (status == SGL_OK && t->o->init_from) status = load_parameters(t, t->o->init_from);
+    return status;
 }
 
-static sgl_status on_step(void *user, const sgl_step_record *record) {
-  train *t = user;
-  sgl_status status = command_progress_step(&t->progress, record);
-  bool due =
-      t->measured > 0 && record->step == t->config.start_step + t->measured;
-  if (t->progress.lost_step > 0)
-    t->config.keep = 0;
-  return status == SGL_OK && due ? print_profile(t) : status;
-}
-static sgl_status on_eval(void *user, int64_t step, double loss,
-                          int64_t count) {
-  return command_progress_eval(&((train *)user)->progress, step, loss, count);
-}
-static sgl_status on_save(void *user, int64_t step, const char *path) {
-  return command_progress_save(&((train *)user)->progress, step, path);
+/* A job with Lua data hands its feed function the job; the other callbacks get this command's state. */
+static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int is_eval)
+{
+    return sgl_job_feed(((train *)user)->job, program, cursor, is_eval);
 }
 
-static int finish(train *t, sgl_status status) {
-  command_progress_end(&t->progress);
-  if (t->measured > 0 && t->progress.first_step > 0 &&
-      (status == SGL_OK || status == SGL_INTERRUPTED)) {
-    sgl_status printed = print_profile(t); /* of a run that is shorter */
-    if (printed != SGL_OK)
-      status = printed;
-  }
-  if (status == SGL_INTERRUPTED) {
-    bool is_saved =
-        t->progress.saved && t->progress.saved_step == t->progress.last_step;
-    if (!t->o->quiet && !is_saved)
-      printf("%s; nothing was saved for it\n", sgl_error_message(t->vm));
-    else if (!t->o->quiet)
-      printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n",
-             sgl_error_message(t->vm), t->out, t->script, t->out);
-    return command_signal_status();
-  }
-  if (status != SGL_OK)
-    return command_error(t->vm);
-  if (!t->o->quiet)
-    command_progress_summary(&t->progress, t->tokens, t->out);
-  return COMMAND_OK;
+/* That of the option, of the run that goes on, of the job. All 64 bits count, which a job's number cannot hold. */
+static sgl_status choose_seed(train *t)
+{
+    const json_t *kept = json_object_get(t->meta, "seed");
+    int64_t seed = t->o->seed >= 0 ? t->o->seed : json_integer_value(kept);
+    sgl_status status = t->o->seed >= 0 || kept ? SGL_OK : job_integer(t, "seed", 0, &seed);
+    t->config.seed = (uint64_t)seed;
+    return status;
 }
 
-static int run(train *t) {
-  sgl_status status = name_output(t);
-  if (status == SGL_OK)
-    status = find_start(t);
-  if (status == SGL_OK)
-    status = load(t);
-  if (status == SGL_OK)
-    status = prepare(t);
-  if (status == SGL_OK)
-    status = command_progress_begin(&t->progress, t->vm, t->session, &t->config,
-                                    t->o->log, t->o->quiet);
-  if (status != SGL_OK) {
-    int code = command_error(t->vm);
-    return status == SGL_INTERRUPTED ? command_signal_status() : code;
-  }
-  int64_t counts_targets = 1;
-  (void)job_integer(t, "counts_targets", 1, &counts_targets);
-  t->progress.counts_targets = counts_targets == 1;
-  t->config.user = t;
-  t->config.on_step = on_step;
-  t->config.on_eval = on_eval;
-  t->config.on_save = on_save;
-  return finish(t, sgl_train(t->session, &t->config));
+static sgl_status configure(train *t)
+{
+    sgl_train_config *c = &t->config;
+    int64_t keep = 0;
+    sgl_status status = job_integer(t, "steps", 1000, &c->steps);
+    if (status == SGL_OK) status = job_integer(t, "eval_every", 0, &c->eval_every);
+    if (status == SGL_OK) status = job_integer(t, "eval_batches", 0, &c->eval_batches);
+    if (status == SGL_OK) status = job_integer(t, "save_every", 0, &c->save_every);
+    if (status == SGL_OK) status = job_integer(t, "keep", 3, &keep);
+    if (status == SGL_OK) status = choose_seed(t);
+    if (status == SGL_OK) status = sgl_job_meta(t->job, &c->meta);
+    c->keep = (int)(keep > 1000000 ? 1000000 : keep);
+    c->stop_at = t->o->stop_at > 0 ? t->o->stop_at : 0;
+    if (status == SGL_OK && t->o->stop_at > 0 && t->o->stop_at <= c->start_step)
+        status = sgl_fail(t->vm, SGL_INVALID_ARGUMENT,
+                          "--stop-at %lld: step %lld is done already; give a later step, the run has %lld",
+                          (long long)t->o->stop_at, (long long)c->start_step, (long long)c->steps);
+    c->out = t->out;
+    c->tokens = t->tokens;
+    c->feed = t->tokens ? NULL : feed_job;
+    return status;
+}
+
+/* Before anything is computed: a run of hours does not end with a folder that cannot be written. */
+static sgl_status make_output(const train *t)
+{
+    char path[sizeof t->out];
+    struct stat info;
+    for (size_t i = 1; i <= strlen(t->out); i++) {
+        if (t->out[i] != '/' && t->out[i]) continue;
+        snprintf(path, sizeof path, "%.*s", (int)i, t->out);
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return sgl_fail(t->vm, SGL_IO, "--out %s: the folder %s cannot be made: %s", t->out, path, strerror(errno));
+    }
+    if (stat(t->out, &info) != 0 || access(t->out, W_OK | X_OK) != 0)
+        return sgl_fail(t->vm, SGL_IO, "--out %s: the folder cannot be written: %s", t->out, strerror(errno));
+    return S_ISDIR(info.st_mode) ? SGL_OK : sgl_fail(t->vm, SGL_IO, "--out %s: it is no folder", t->out);
+}
+
+static sgl_status prepare(train *t)
+{
+    sgl_status status = configure(t);
+    if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
+    if (status == SGL_OK) status = freeze(t, "train", &t->train);
+    if (status == SGL_OK && t->measured > 0) status = sgl_program_profile(t->train, 1);
+    if (status == SGL_OK) {
+        status = freeze(t, "eval", &t->eval);
+        if (status == SGL_NOT_FOUND) status = SGL_OK; /* a job with a step of its own */
+    }
+    if (status == SGL_OK) status = begin(t);
+    if (status == SGL_OK) status = make_output(t);
+    t->config.train = t->train;
+    t->config.eval = t->eval;
+    return status;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------------------------ */
+
+/* The table of --profile; then the steps are no more measured, and as quick as ever. */
+static sgl_status print_profile(train *t)
+{
+    command_progress_end(&t->progress);
+    t->measured = 0;
+    sgl_status status = sgl_program_report(t->train, "profile", "text", command_write, stdout);
+    if (status == SGL_OK) status = sgl_program_profile(t->train, 0);
+    fflush(stdout);
+    return status;
+}
+
+static sgl_status on_step(void *user, const sgl_step_record *record)
+{
+    train *t = user;
+    sgl_status status = command_progress_step(&t->progress, record);
+    bool due = t->measured > 0 && record->step == t->config.start_step + t->measured;
+    if (t->progress.lost_step > 0) t->config.keep = 0;
+    return status == SGL_OK && due ? print_profile(t) : status;
+}
+static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
+{
+    return command_progress_eval(&((train *)user)->progress, step, loss, count);
+}
+static sgl_status on_save(void *user, int64_t step, const char *path)
+{
+    return command_progress_save(&((train *)user)->progress, step, path);
+}
+
+static int finish(train *t, sgl_status status)
+{
+    command_progress_end(&t->progress);
+    if (t->measured > 0 && t->progress.first_step > 0 && (status == SGL_OK || status == SGL_INTERRUPTED)) {
+        sgl_status printed = print_profile(t); /* of a run that is shorter */
+        if (printed != SGL_OK) status = printed;
+    }
+    if (status == SGL_INTERRUPTED) {
+        bool is_saved = t->progress.saved && t->progress.saved_step == t->progress.last_step;
+        if (!t->o->quiet && !is_saved)
+            printf("%s; nothing was saved for it\n", sgl_error_message(t->vm));
+        else if (!t->o->quiet)
+            printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out,
+                   t->script, t->out);
+        return command_signal_status();
+    }
+    if (status != SGL_OK) return command_error(t->vm);
+    if (!t->o->quiet) command_progress_summary(&t->progress, t->tokens, t->out);
+    return COMMAND_OK;
+}
+
+static int run(train *t)
+{
+    sgl_status status = name_output(t);
+    if (status == SGL_OK) status = find_start(t);
+    if (status == SGL_OK) status = load(t);
+    if (status == SGL_OK) status = prepare(t);
+    if (status == SGL_OK)
+        status = command_progress_begin(&t->progress, t->vm, t->session, &t->config, t->o->log, t->o->quiet);
+    if (status != SGL_OK) {
+        int code = command_error(t->vm);
+        return status == SGL_INTERRUPTED ? command_signal_status() : code;
+    }
+    int64_t counts_targets = 1;
+    (void)job_integer(t, "counts_targets", 1, &counts_targets);
+    t->progress.counts_targets = counts_targets == 1;
+    t->config.user = t;
+    t->config.on_step = on_step;
+    t->config.on_eval = on_eval;
+    t->config.on_save = on_save;
+    return finish(t, sgl_train(t->session, &t->config));
 }
 
 /* "" is 10 steps; -1: it is no number of steps. */
-static int64_t steps_to_measure(const char *text) {
-  char *end;
-  if (!text)
-    return 0;
-  if (!*text)
-    return 10;
-  errno = 0;
-  long long steps = strtoll(text, &end, 10);
-  return *end || errno || steps < 1 ? -1 : steps;
+static int64_t steps_to_measure(const char *text)
+{
+    char *end;
+    if (!text) return 0;
+    if (!*text) return 10;
+    errno = 0;
+    long long steps = strtoll(text, &end, 10);
+    return *end || errno || steps < 1 ? -1 : steps;
 }
 
-int command_train(int argc, char **argv) {
-  train_options o = {.steps = -1,
-                     .save_every = -1,
-                     .keep = -1,
-                     .eval_every = -1,
-                     .seed = -1,
-                     .device = "cpu"};
-  const command_option options[] = {
-      {"--steps", 'i', &o.steps, "N",
-       "length of the run (also of its learning-rate schedule)"},
-      {"--stop-at", 'p', &o.stop_at, "N",
-       "leave after step N of the same run, to be resumed"},
-      {"--set", 'k', &o.settings, "key=value",
-       "a field of the script's sgl.config, or plan.micro=4 ...; any number of "
-       "times"},
-      {"--data", 's', &o.data, "FILE", "train on this file"},
-      {"--out", 's', &o.out, "DIR",
-       "folder of checkpoints (default: the script's name with .run)"},
-      {"--resume", 'o', &o.resume, "DIR",
-       "go on from the last complete checkpoint of DIR (default: --out)"},
-      {"--init-from", 's', &o.init_from, "FILE",
-       "take the parameters of a checkpoint (or of a file in one), begin at "
-       "step 0"},
-      {"--save-every", 'i', &o.save_every, "N",
-       "a checkpoint every N steps (default: at the end alone)"},
-      {"--keep", 'i', &o.keep, "N",
-       "keep the last N checkpoints, 0: all (default 3)"},
-      {"--eval-every", 'i', &o.eval_every, "N",
-       "held-out loss every N steps, 0: at the end alone"},
-      {"--log", 's', &o.log, "FILE", "one JSON object per step"},
-      {"--device", 's', &o.device, "NAME",
-       "cpu (default) or null (plans, computes nothing)"},
-      {"--threads", 'i', &o.threads, "N",
-       "compute threads (default: one per core); results do not depend on it"},
-      {"--seed", 'i', &o.seed, "N",
-       "of initial weights, dropout and the order of data (default 0)"},
-      {"--profile", 'o', &o.profile, "N",
-       "after N steps (default 10) the kernels by their time: ms, share, "
-       "GFLOP/s, GB/s, script line"},
-      {"--quiet", 'b', &o.quiet, "", "print nothing but errors"},
-      {0},
-  };
-  const command c = {
-      "train",
-      "SCRIPT",
-      "Trains the model that SCRIPT declares.",
-      "mfu is model-flops utilisation: (2 per multiply-add of the products of "
-      "one step) / (seconds of the step *\n"
-      "flops per second that a large float32 product reaches on this machine, "
-      "measured at the start).\n"
-      "Measured steps (--profile) take longer: each kernel is waited for.\n"
-      "A run lasts the job's steps (1000 when it gives none). Ctrl-C and "
-      "SIGTERM finish the step, save and leave with\n"
-      "status 130 and 143; a second Ctrl-C leaves within the step, which is "
-      "lost.",
-      1,
-      1,
-      options};
-  const char *positional[1];
-  int count;
-  bool helped;
-  int code = command_parse(&c, argc, argv, positional, &count, &helped);
-  if (code != COMMAND_OK || helped)
+int command_train(int argc, char **argv)
+{
+    train_options o = { .steps = -1, .save_every = -1, .keep = -1, .eval_every = -1, .seed = -1, .device = "cpu" };
+    const command_option options[] = {
+        { "--steps", 'i', &o.steps, "N", "length of the run (also of its learning-rate schedule)" },
+        { "--stop-at", 'p', &o.stop_at, "N", "leave after step N of the same run, to be resumed" },
+        { "--set", 'k', &o.settings, "key=value",
+          "a field of the script's sgl.config, or plan.micro=4 ...; any number of times" },
+        { "--data", 's', &o.data, "FILE", "train on this file" },
+        { "--out", 's', &o.out, "DIR", "folder of checkpoints (default: the script's name with .run)" },
+        { "--resume", 'o', &o.resume, "DIR", "go on from the last complete checkpoint of DIR (default: --out)" },
+        { "--init-from", 's', &o.init_from, "FILE",
+          "take the parameters of a checkpoint (or of a file in one), begin at step 0" },
+        { "--save-every", 'i', &o.save_every, "N", "a checkpoint every N steps (default: at the end alone)" },
+        { "--keep", 'i', &o.keep, "N", "keep the last N checkpoints, 0: all (default 3)" },
+        { "--eval-every", 'i', &o.eval_every, "N", "held-out loss every N steps, 0: at the end alone" },
+        { "--log", 's', &o.log, "FILE", "one JSON object per step" },
+        { "--device", 's', &o.device, "NAME", "cpu (default) or null (plans, computes nothing)" },
+        { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core); results do not depend on it" },
+        { "--seed", 'i', &o.seed, "N", "of initial weights, dropout and the order of data (default 0)" },
+        { "--profile", 'o', &o.profile, "N",
+          "after N steps (default 10) the kernels by their time: ms, share, GFLOP/s, GB/s, script line" },
+        { "--quiet", 'b', &o.quiet, "", "print nothing but errors" },
+        { 0 },
+    };
+    const command c = {
+        "train",
+        "SCRIPT",
+        "Trains the model that SCRIPT declares.",
+        "mfu is model-flops utilisation: (2 per multiply-add of the products of one step) / (seconds of the step *\n"
+        "flops per second that a large float32 product reaches on this machine, measured at the start).\n"
+        "Measured steps (--profile) take longer: each kernel is waited for.\n"
+        "A run lasts the job's steps (1000 when it gives none). Ctrl-C and SIGTERM finish the step, save and leave with\n"
+        "status 130 and 143; a second Ctrl-C leaves within the step, which is lost.",
+        1,
+        1,
+        options
+    };
+    const char *positional[1];
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, positional, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    if (o.resume && o.init_from) {
+        fprintf(stderr, "sgl train: --init-from begins a run, --resume goes on with one: give one of them\n");
+        return COMMAND_USAGE;
+    }
+    train t = { .o = &o, .script = positional[0], .measured = steps_to_measure(o.profile) };
+    if (t.measured < 0) {
+        fprintf(stderr, "sgl train: --profile '%s' is no number of steps\n", o.profile);
+        return COMMAND_USAGE;
+    }
+    t.vm = command_open(o.threads, stderr);
+    if (!t.vm) return COMMAND_FAILED;
+    command_signals(t.vm);
+    code = run(&t);
+    command_progress_close(&t.progress);
+    sgl_close(t.vm);
+    json_decref(t.meta);
     return code;
-  if (o.resume && o.init_from) {
-    fprintf(stderr, "sgl train: --init-from begins a run, --resume goes on "
-                    "with one: give one of them\n");
-    return COMMAND_USAGE;
-  }
-  train t = {.o = &o,
-             .script = positional[0],
-             .measured = steps_to_measure(o.profile)};
-  if (t.measured < 0) {
-    fprintf(stderr, "sgl train: --profile '%s' is no number of steps\n",
-            o.profile);
-    return COMMAND_USAGE;
-  }
-  t.vm = command_open(o.threads, stderr);
-  if (!t.vm)
-    return COMMAND_FAILED;
-  command_signals(t.vm);
-  code = run(&t);
-  command_progress_close(&t.progress);
-  sgl_close(t.vm);
-  json_decref(t.meta);
-  return code;
 }

@@ -1,553 +1,452 @@
-/* session.c -- sessions: one device, the state block, and the programs bound to
- * both.
+/* session.c -- sessions: one device, the state block, and the programs bound to both.
  *
- * Comes in: graphs and plans. Goes out: programs that feed, step and fetch. The
- * first program decides where a state lives; later ones find it there (the
- * layout graph is handed to the passes), and new states come behind, for which
- * the state block grows by moving. A freeze plans; device memory is taken when
- * a program is first fed or stepped. Odd invariant: a freeze that fails leaves
- * the session as it was. */
+ * Comes in: graphs and plans. Goes out: programs that feed, step and fetch. The first program decides where a state
+ * lives; later ones find it there (the layout graph is handed to the passes), and new states come behind, for which the
+ * state block grows by moving. A freeze plans; device memory is taken when a program is first fed or stepped. Odd
+ * invariant: a freeze that fails leaves the session as it was. */
 #include <string.h>
 
 #include "ir/text.h"
 #include "session/session.h"
 #include "wire.h"
 
-/* ---- the session
- * ----------------------------------------------------------------------------------------------
- */
+/* ---- the session ---------------------------------------------------------------------------------------------- */
 
-sgl_status sgl_session_new(sgl_vm *vm, const char *device,
-                           sgl_session **session) {
-  if (!vm || !session)
-    return SGL_INVALID_ARGUMENT;
-  *session = NULL;
-  const sglexec_device_ops *ops = NULL;
-  SGLCORE_TRY(sglwire_device_find(
-      &vm->env, device ? device : sglwire_device(0)->name, &ops));
-  sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
-  if (!made)
-    return SGL_OUT_OF_MEMORY;
-  made->vm = vm;
-  made->ops = ops;
-  sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
-  if (status != SGL_OK) {
-    sglcore_free(&vm->env, made, sizeof *made);
-    return status;
-  }
-  sglsession_link_in(&vm->sessions, &made->link);
-  *session = made;
-  return SGL_OK;
-}
-
-void sgl_session_free(sgl_session *session) {
-  if (!session)
-    return;
-  sglcore_env *env = &session->vm->env;
-  while (session->programs)
-    sgl_program_free((sgl_program *)session->programs);
-  if (session->state)
-    session->ops->free(session->device, session->state, session->state_bytes);
-  if (session->arena)
-    session->ops->free(session->device, session->arena, session->arena_bytes);
-  session->ops->close(session->device);
-  sglir_graph_free(session->layout);
-  sglsession_link_out(&session->link);
-  sglcore_free(env, session, sizeof *session);
-}
-
-/* ---- freeze
- * ---------------------------------------------------------------------------------------------------
- */
-
-static bool is_state(const sglir_graph *g, const sglir_node *node) {
-  return node->op == SGLIR_OP_INPUT &&
-         sglir_attr_int(g, node, "role") != SGL_FEED;
-}
-
-/* A state that the session has and the graph names must be of one type and one
- * role in both. */
-static sgl_status check_state(const sgl_session *session, const sglir_graph *g,
-                              const sglir_node *node) {
-  const char *name = sglir_attr_string(g, node, "name"),
-             *mine = sglcore_string(g->strings, g->name);
-  int64_t role = sglir_attr_int(g, node, "role");
-  sglir_id same = sglir_input_find(session->layout, name);
-  sglsession_state state;
-  if (!sglsession_state_find(session, name, &state)) {
-    if (same == SGLIR_NONE)
-      return SGL_OK;
-    return sglcore_fail(g->env, SGL_TYPE,
-                        "%s: program \"%s\" of this session has a section of "
-                        "this name; name the %s of program \"%s\" "
-                        "otherwise",
-                        name, sglsession_brought_by(session->layout, same),
-                        sglir_role_names[role], mine);
-  }
-  if (role != (int64_t)state.role)
-    return sglcore_fail(g->env, SGL_TYPE,
-                        "%s: program \"%s\" wants it as a %s, program \"%s\" "
-                        "of this session has it as a %s",
-                        name, mine, sglir_role_names[role], state.program,
-                        sglir_role_names[state.role]);
-  sglir_type has =
-      sglir_type_make(state.type.dtype, state.type.rank, state.type.dims);
-  if (sglir_type_equal(&has, sglir_type_of(g, node->out_first)))
+sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
+{
+    if (!vm || !session) return SGL_INVALID_ARGUMENT;
+    *session = NULL;
+    const sglexec_device_ops *ops = NULL;
+    SGLCORE_TRY(sglwire_device_find(&vm->env, device ? device : sglwire_device(0)->name, &ops));
+    sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    made->vm = vm;
+    made->ops = ops;
+    sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
+    if (status != SGL_OK) {
+        sglcore_free(&vm->env, made, sizeof *made);
+        return status;
+    }
+    sglsession_link_in(&vm->sessions, &made->link);
+    *session = made;
     return SGL_OK;
-  char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
-  return sglcore_fail(
-      g->env, SGL_TYPE,
-      "%s: program \"%s\" wants %s, program \"%s\" of this session has it as "
-      "%s",
-      name, mine,
-      sglir_type_text(sglir_type_of(g, node->out_first), a, sizeof a),
-      state.program, sglir_type_text(&has, b, sizeof b));
 }
 
-sgl_status sglsession_same_vm(sgl_vm *vm, const sgl_vm *other, const char *call,
-                              const char *what) {
-  if (vm == other)
+void sgl_session_free(sgl_session *session)
+{
+    if (!session) return;
+    sglcore_env *env = &session->vm->env;
+    while (session->programs) sgl_program_free((sgl_program *)session->programs);
+    if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
+    if (session->arena) session->ops->free(session->device, session->arena, session->arena_bytes);
+    session->ops->close(session->device);
+    sglir_graph_free(session->layout);
+    sglsession_link_out(&session->link);
+    sglcore_free(env, session, sizeof *session);
+}
+
+/* ---- freeze --------------------------------------------------------------------------------------------------- */
+
+static bool is_state(const sglir_graph *g, const sglir_node *node)
+{
+    return node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") != SGL_FEED;
+}
+
+/* A state that the session has and the graph names must be of one type and one role in both. */
+static sgl_status check_state(const sgl_session *session, const sglir_graph *g, const sglir_node *node)
+{
+    const char *name = sglir_attr_string(g, node, "name"), *mine = sglcore_string(g->strings, g->name);
+    int64_t role = sglir_attr_int(g, node, "role");
+    sglir_id same = sglir_input_find(session->layout, name);
+    sglsession_state state;
+    if (!sglsession_state_find(session, name, &state)) {
+        if (same == SGLIR_NONE) return SGL_OK;
+        return sglcore_fail(
+            g->env, SGL_TYPE,
+            "%s: program \"%s\" of this session has a section of this name; name the %s of program \"%s\" "
+            "otherwise",
+            name, sglsession_brought_by(session->layout, same), sglir_role_names[role], mine);
+    }
+    if (role != (int64_t)state.role)
+        return sglcore_fail(g->env, SGL_TYPE,
+                            "%s: program \"%s\" wants it as a %s, program \"%s\" of this session has it as a %s", name,
+                            mine, sglir_role_names[role], state.program, sglir_role_names[state.role]);
+    sglir_type has = sglir_type_make(state.type.dtype, state.type.rank, state.type.dims);
+    if (sglir_type_equal(&has, sglir_type_of(g, node->out_first))) return SGL_OK;
+    char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
+    return sglcore_fail(g->env, SGL_TYPE, "%s: program \"%s\" wants %s, program \"%s\" of this session has it as %s",
+                        name, mine, sglir_type_text(sglir_type_of(g, node->out_first), a, sizeof a), state.program,
+                        sglir_type_text(&has, b, sizeof b));
+}
+
+sgl_status sglsession_same_vm(sgl_vm *vm, const sgl_vm *other, const char *call, const char *what)
+{
+    if (vm == other) return SGL_OK;
+    return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: the %s is of another VM; make it on this one", call, what);
+}
+
+sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *call)
+{
+    SGLCORE_TRY(sglsession_same_vm(session->vm, graph->vm, call, "graph"));
+    if (plan) SGLCORE_TRY(sglsession_same_vm(session->vm, plan->vm, call, "plan"));
+    const sglir_graph *g = graph->ir;
+    const sglir_region *top = &g->regions.data[0];
+    for (int64_t n = 0; session->layout && n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
+        if (is_state(g, node)) SGLCORE_TRY(check_state(session, g, node));
+    }
     return SGL_OK;
-  return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT,
-                      "%s: the %s is of another VM; make it on this one", call,
-                      what);
-}
-
-sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph,
-                            const sgl_plan *plan, const char *call) {
-  SGLCORE_TRY(sglsession_same_vm(session->vm, graph->vm, call, "graph"));
-  if (plan)
-    SGLCORE_TRY(sglsession_same_vm(session->vm, plan->vm, call, "plan"));
-  const sglir_graph *g = graph->ir;
-  const sglir_region *top = &g->regions.data[0];
-  for (int64_t n = 0; session->layout && n < top->nodes.count; n++) {
-    const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
-    if (is_state(g, node))
-      SGLCORE_TRY(check_state(session, g, node));
-  }
-  return SGL_OK;
 }
 
 /* program NULL: `from` is a layout itself. */
-static sgl_status layout_take_inputs(sglir_graph *layout,
-                                     const sglir_graph *from,
-                                     const char *program) {
-  const sglir_region *top = &from->regions.data[0];
-  for (int64_t n = 0; n < top->nodes.count; n++) {
-    const sglir_node *node = sglir_node_at(from, top->nodes.data[n]);
-    if (!is_state(from, node))
-      continue;
-    const char *name = sglir_attr_string(from, node, "name");
-    if (sglir_input_find(layout, name) != SGLIR_NONE)
-      continue;
-    const sglir_value *value = sglir_value_at(from, node->out_first);
-    sglir_set_origin(
-        layout, "", 0,
-        program ? program : sglsession_brought_by(from, node->out_first), "");
-    sglir_id made =
-        sglir_input(layout, (sgl_role)sglir_attr_int(from, node, "role"), name,
-                    &value->type);
-    SGLCORE_TRY(sglir_status(layout));
-    layout->values.data[made].space = SGLIR_SPACE_STATE;
-    layout->values.data[made].offset = value->offset;
-  }
-  return SGL_OK;
+static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *from, const char *program)
+{
+    const sglir_region *top = &from->regions.data[0];
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(from, top->nodes.data[n]);
+        if (!is_state(from, node)) continue;
+        const char *name = sglir_attr_string(from, node, "name");
+        if (sglir_input_find(layout, name) != SGLIR_NONE) continue;
+        const sglir_value *value = sglir_value_at(from, node->out_first);
+        sglir_set_origin(layout, "", 0, program ? program : sglsession_brought_by(from, node->out_first), "");
+        sglir_id made = sglir_input(layout, (sgl_role)sglir_attr_int(from, node, "role"), name, &value->type);
+        SGLCORE_TRY(sglir_status(layout));
+        layout->values.data[made].space = SGLIR_SPACE_STATE;
+        layout->values.data[made].offset = value->offset;
+    }
+    return SGL_OK;
 }
 
-static sgl_status layout_take_members(sglir_graph *layout,
-                                      const sglir_graph *from) {
-  for (int64_t m = 0; m < from->members.count; m++) {
-    sglir_member member = from->members.data[m];
-    const char *section = sglcore_string(from->strings, member.section);
-    const char *name = sglcore_string(from->strings, member.name);
-    SGLCORE_TRY(sglcore_intern(layout->strings, section, strlen(section),
-                               &member.section));
-    SGLCORE_TRY(
-        sglcore_intern(layout->strings, name, strlen(name), &member.name));
-    bool known = false;
-    for (int64_t k = 0; k < layout->members.count && !known; k++)
-      known = layout->members.data[k].name == member.name;
-    if (!known)
-      SGLCORE_TRY(sglcore_vec_push(layout->env, &layout->members, member));
-  }
-  return SGL_OK;
+static sgl_status layout_take_members(sglir_graph *layout, const sglir_graph *from)
+{
+    for (int64_t m = 0; m < from->members.count; m++) {
+        sglir_member member = from->members.data[m];
+        const char *section = sglcore_string(from->strings, member.section);
+        const char *name = sglcore_string(from->strings, member.name);
+        SGLCORE_TRY(sglcore_intern(layout->strings, section, strlen(section), &member.section));
+        SGLCORE_TRY(sglcore_intern(layout->strings, name, strlen(name), &member.name));
+        bool known = false;
+        for (int64_t k = 0; k < layout->members.count && !known; k++)
+            known = layout->members.data[k].name == member.name;
+        if (!known) SGLCORE_TRY(sglcore_vec_push(layout->env, &layout->members, member));
+    }
+    return SGL_OK;
 }
 
 /* The layout after this program: what was there, and what the program adds. */
-static sgl_status merge_layout(sglcore_env *env, const sglir_graph *old,
-                               const sglir_graph *placed,
-                               sglir_graph **merged) {
-  SGLCORE_TRY(sglir_graph_new(env, "layout", merged));
-  sgl_status status = SGL_OK;
-  if (old) {
-    status = layout_take_inputs(*merged, old, NULL);
-    if (status == SGL_OK)
-      status = layout_take_members(*merged, old);
-  }
-  if (status == SGL_OK)
-    status = layout_take_inputs(*merged, placed,
-                                sglcore_string(placed->strings, placed->name));
-  if (status == SGL_OK)
-    status = layout_take_members(*merged, placed);
-  if (status != SGL_OK) {
-    sglir_graph_free(*merged);
-    *merged = NULL;
-  }
-  return status;
+static sgl_status merge_layout(sglcore_env *env, const sglir_graph *old, const sglir_graph *placed,
+                               sglir_graph **merged)
+{
+    SGLCORE_TRY(sglir_graph_new(env, "layout", merged));
+    sgl_status status = SGL_OK;
+    if (old) {
+        status = layout_take_inputs(*merged, old, NULL);
+        if (status == SGL_OK) status = layout_take_members(*merged, old);
+    }
+    if (status == SGL_OK) status = layout_take_inputs(*merged, placed, sglcore_string(placed->strings, placed->name));
+    if (status == SGL_OK) status = layout_take_members(*merged, placed);
+    if (status != SGL_OK) {
+        sglir_graph_free(*merged);
+        *merged = NULL;
+    }
+    return status;
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static void free_space(sgl_program *program, sglir_space space, void *block) {
-  if (block)
-    program->session->ops->free(program->session->device, block,
-                                program->program->space_bytes[space]);
+static void free_space(sgl_program *program, sglir_space space, void *block)
+{
+    if (block) program->session->ops->free(program->session->device, block, program->program->space_bytes[space]);
 }
 
-void sgl_program_free(sgl_program *program) {
-  if (!program)
-    return;
-  sgl_session *session = program->session;
-  sglcore_env *env = &session->vm->env;
-  if (program->prepared)
-    session->ops->release(session->device, program->prepared);
-  free_space(program, SGLIR_SPACE_IO, program->io);
-  free_space(program, SGLIR_SPACE_CONST, program->constants);
-  sglexec_profile_free(program->profile);
-  sglexec_program_free(program->program);
-  sglir_graph_free(program->placed);
-  if (program->link.at)
-    sglsession_link_out(&program->link);
-  sglcore_free(env, program, sizeof *program);
+void sgl_program_free(sgl_program *program)
+{
+    if (!program) return;
+    sgl_session *session = program->session;
+    sglcore_env *env = &session->vm->env;
+    if (program->prepared) session->ops->release(session->device, program->prepared);
+    free_space(program, SGLIR_SPACE_IO, program->io);
+    free_space(program, SGLIR_SPACE_CONST, program->constants);
+    sglexec_profile_free(program->profile);
+    sglexec_program_free(program->program);
+    sglir_graph_free(program->placed);
+    if (program->link.at) sglsession_link_out(&program->link);
+    sglcore_free(env, program, sizeof *program);
 }
 
-sglplan sglsession_plan(const sgl_session *session, const sgl_plan *plan) {
-  sglplan made;
-  if (plan)
-    made = plan->plan;
-  else
-    sglplan_init(&made);
-  for (int op = 0; op < SGLIR_OP_COUNT; op++)
-    made.native[op] = session->ops->native((sglir_op)op);
-  return made;
+sglplan sglsession_plan(const sgl_session *session, const sgl_plan *plan)
+{
+    sglplan made;
+    if (plan)
+        made = plan->plan;
+    else
+        sglplan_init(&made);
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) made.native[op] = session->ops->native((sglir_op)op);
+    return made;
 }
 
-static bool learns(const sglir_graph *placed) {
-  for (int64_t o = 0; o < placed->outputs.count; o++) {
-    const sglir_output *output = &placed->outputs.data[o];
-    if (output->role != SGLIR_UPDATE)
-      continue;
-    sglir_id input =
-        sglir_input_find(placed, sglcore_string(placed->strings, output->name));
-    if (sglir_attr_int(placed, sglir_maker(placed, input), "role") != SGL_CACHE)
-      return true;
-  }
-  return false;
+static bool learns(const sglir_graph *placed)
+{
+    for (int64_t o = 0; o < placed->outputs.count; o++) {
+        const sglir_output *output = &placed->outputs.data[o];
+        if (output->role != SGLIR_UPDATE) continue;
+        sglir_id input = sglir_input_find(placed, sglcore_string(placed->strings, output->name));
+        if (sglir_attr_int(placed, sglir_maker(placed, input), "role") != SGL_CACHE) return true;
+    }
+    return false;
 }
 
-static sgl_status build_program(sgl_program *program, const sgl_graph *graph,
-                                const sgl_plan *plan) {
-  sgl_session *session = program->session;
-  sglcore_env *env = &session->vm->env;
-  sglplan own = sglsession_plan(session, plan);
-  const sglpass_context context = {.env = env,
-                                   .plan = &own,
-                                   .layout = session->layout,
-                                   .workspace = session->ops->workspace,
-                                   .interrupted = &session->vm->interrupted};
-  sgl_status status = sglpass_run(&context, graph->ir, NULL, &program->placed);
-  if (status == SGL_INTERRUPTED)
-    sglsession_resume(session->vm);
-  SGLCORE_TRY(status);
-  program->learns = learns(program->placed);
-  SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
-  return session->ops->prepare(session->device, program->program,
-                               &program->prepared);
+static sgl_status build_program(sgl_program *program, const sgl_graph *graph, const sgl_plan *plan)
+{
+    sgl_session *session = program->session;
+    sglcore_env *env = &session->vm->env;
+    sglplan own = sglsession_plan(session, plan);
+    const sglpass_context context = { .env = env,
+                                      .plan = &own,
+                                      .layout = session->layout,
+                                      .workspace = session->ops->workspace,
+                                      .interrupted = &session->vm->interrupted };
+    sgl_status status = sglpass_run(&context, graph->ir, NULL, &program->placed);
+    if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
+    SGLCORE_TRY(status);
+    program->learns = learns(program->placed);
+    SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
+    return session->ops->prepare(session->device, program->program, &program->prepared);
 }
 
-/* The last step of a freeze: what can fail is done before anything of the
- * session changes. */
-static sgl_status bind_program(sgl_program *program) {
-  sgl_session *session = program->session;
-  const int64_t *bytes = program->program->space_bytes;
-  sglir_graph *layout = NULL;
-  SGLCORE_TRY(merge_layout(&session->vm->env, session->layout, program->placed,
-                           &layout));
-  sglir_graph_free(session->layout);
-  session->layout = layout;
-  session->state_planned =
-      larger(session->state_planned, bytes[SGLIR_SPACE_STATE]);
-  session->arena_planned =
-      larger(session->arena_planned, bytes[SGLIR_SPACE_ARENA]);
-  sglsession_link_in(&session->programs, &program->link);
-  return SGL_OK;
+/* The last step of a freeze: what can fail is done before anything of the session changes. */
+static sgl_status bind_program(sgl_program *program)
+{
+    sgl_session *session = program->session;
+    const int64_t *bytes = program->program->space_bytes;
+    sglir_graph *layout = NULL;
+    SGLCORE_TRY(merge_layout(&session->vm->env, session->layout, program->placed, &layout));
+    sglir_graph_free(session->layout);
+    session->layout = layout;
+    session->state_planned = larger(session->state_planned, bytes[SGLIR_SPACE_STATE]);
+    session->arena_planned = larger(session->arena_planned, bytes[SGLIR_SPACE_ARENA]);
+    sglsession_link_in(&session->programs, &program->link);
+    return SGL_OK;
 }
 
-sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph,
-                      const sgl_plan *plan, sgl_program **program) {
-  if (!session || !graph || !program)
-    return SGL_INVALID_ARGUMENT;
-  *program = NULL;
-  SGLCORE_TRY(sglsession_check(session, graph, plan, "sgl_freeze"));
-  sgl_program *made = sglcore_alloc_zero(&session->vm->env, sizeof *made);
-  if (!made)
-    return SGL_OUT_OF_MEMORY;
-  made->session = session;
-  sgl_status status = build_program(made, graph, plan);
-  if (status == SGL_OK)
-    status = bind_program(made);
-  if (status == SGL_INTERRUPTED)
-    sglsession_resume(session->vm);
-  if (status != SGL_OK) {
-    sgl_program_free(made);
-    return status;
-  }
-  *program = made;
-  return SGL_OK;
+sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, sgl_program **program)
+{
+    if (!session || !graph || !program) return SGL_INVALID_ARGUMENT;
+    *program = NULL;
+    SGLCORE_TRY(sglsession_check(session, graph, plan, "sgl_freeze"));
+    sgl_program *made = sglcore_alloc_zero(&session->vm->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    made->session = session;
+    sgl_status status = build_program(made, graph, plan);
+    if (status == SGL_OK) status = bind_program(made);
+    if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
+    if (status != SGL_OK) {
+        sgl_program_free(made);
+        return status;
+    }
+    *program = made;
+    return SGL_OK;
 }
 
-/* ---- device memory
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- device memory ------------------------------------------------------------------------------------------------ */
 
 /* A larger state block takes over the content of the old one. */
-sgl_status sglsession_ready_states(sgl_session *session) {
-  void *block = NULL;
-  if (session->state_bytes >= session->state_planned)
-    return SGL_OK;
-  SGLCORE_TRY(
-      session->ops->alloc(session->device, session->state_planned, &block));
-  if (session->state) {
-    sgl_status status = session->ops->copy(
-        session->device, block, session->state, session->state_bytes);
-    if (status != SGL_OK) {
-      session->ops->free(session->device, block, session->state_planned);
-      return status;
+sgl_status sglsession_ready_states(sgl_session *session)
+{
+    void *block = NULL;
+    if (session->state_bytes >= session->state_planned) return SGL_OK;
+    SGLCORE_TRY(session->ops->alloc(session->device, session->state_planned, &block));
+    if (session->state) {
+        sgl_status status = session->ops->copy(session->device, block, session->state, session->state_bytes);
+        if (status != SGL_OK) {
+            session->ops->free(session->device, block, session->state_planned);
+            return status;
+        }
+        session->ops->free(session->device, session->state, session->state_bytes);
     }
-    session->ops->free(session->device, session->state, session->state_bytes);
-  }
-  session->state = block;
-  session->state_bytes = session->state_planned;
-  return SGL_OK;
-}
-
-static sgl_status ready_arena(sgl_session *session) {
-  if (session->arena_bytes >= session->arena_planned)
+    session->state = block;
+    session->state_bytes = session->state_planned;
     return SGL_OK;
-  if (session->arena)
-    session->ops->free(session->device, session->arena, session->arena_bytes);
-  session->arena = NULL;
-  session->arena_bytes = 0;
-  SGLCORE_TRY(session->ops->alloc(session->device, session->arena_planned,
-                                  &session->arena));
-  session->arena_bytes = session->arena_planned;
-  return SGL_OK;
 }
 
-static sgl_status ready_space(sgl_program *program, sglir_space space,
-                              void **block) {
-  int64_t bytes = program->program->space_bytes[space];
-  if (bytes == 0 || *block)
+static sgl_status ready_arena(sgl_session *session)
+{
+    if (session->arena_bytes >= session->arena_planned) return SGL_OK;
+    if (session->arena) session->ops->free(session->device, session->arena, session->arena_bytes);
+    session->arena = NULL;
+    session->arena_bytes = 0;
+    SGLCORE_TRY(session->ops->alloc(session->device, session->arena_planned, &session->arena));
+    session->arena_bytes = session->arena_planned;
     return SGL_OK;
-  return program->session->ops->alloc(program->session->device, bytes, block);
 }
 
-sgl_status sglsession_ready(sgl_program *program) {
-  sgl_session *session = program->session;
-  const sglexec_program *p = program->program;
-  SGLCORE_TRY(sglsession_ready_states(session));
-  SGLCORE_TRY(ready_arena(session));
-  SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
-  if (program->constants || !p->constants.count)
-    return SGL_OK;
-  SGLCORE_TRY(ready_space(program, SGLIR_SPACE_CONST, &program->constants));
-  sgl_status status =
-      session->ops->write(session->device, program->constants, 0,
-                          p->constants.data, p->constants.count);
-  if (status == SGL_OK)
-    return SGL_OK;
-  free_space(
-      program, SGLIR_SPACE_CONST,
-      program->constants); /* a block that is there holds the constants */
-  program->constants = NULL;
-  return status;
+static sgl_status ready_space(sgl_program *program, sglir_space space, void **block)
+{
+    int64_t bytes = program->program->space_bytes[space];
+    if (bytes == 0 || *block) return SGL_OK;
+    return program->session->ops->alloc(program->session->device, bytes, block);
 }
 
-/* ---- feed, step, fetch
- * ------------------------------------------------------------------------------------------
- */
-
-static void *space_base(const sgl_program *program, uint8_t space) {
-  void *const bases[] = {NULL, program->session->arena, program->session->state,
-                         program->io, program->constants};
-  return bases[space];
+sgl_status sglsession_ready(sgl_program *program)
+{
+    sgl_session *session = program->session;
+    const sglexec_program *p = program->program;
+    SGLCORE_TRY(sglsession_ready_states(session));
+    SGLCORE_TRY(ready_arena(session));
+    SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
+    if (program->constants || !p->constants.count) return SGL_OK;
+    SGLCORE_TRY(ready_space(program, SGLIR_SPACE_CONST, &program->constants));
+    sgl_status status =
+        session->ops->write(session->device, program->constants, 0, p->constants.data, p->constants.count);
+    if (status == SGL_OK) return SGL_OK;
+    free_space(program, SGLIR_SPACE_CONST, program->constants); /* a block that is there holds the constants */
+    program->constants = NULL;
+    return status;
 }
 
-static int64_t operand_bytes(const sglexec_operand *operand) {
-  int64_t count = 1;
-  for (int i = 0; i < operand->rank; i++)
-    count *= operand->dims[i];
-  return sglcore_dtype_bytes((sgl_dtype)operand->dtype, count);
+/* ---- feed, step, fetch ------------------------------------------------------------------------------------------ */
+
+static void *space_base(const sgl_program *program, uint8_t space)
+{
+    void *const bases[] = { NULL, program->session->arena, program->session->state, program->io, program->constants };
+    return bases[space];
 }
 
-/* The port of this name, with the size that the host gave checked against it.
- */
-static sgl_status find_port(const sgl_program *program, const char *what,
-                            const sglexec_port *ports, int64_t count,
-                            const char *name, size_t bytes,
-                            const sglexec_port **port) {
-  sglcore_env *env = &program->session->vm->env;
-  const char *names[64];
-  int listed = 0;
-  for (int64_t i = 0; i < count; i++) {
-    const char *has = sglcore_string(program->program->strings, ports[i].name);
-    if (strcmp(has, name) == 0) {
-      *port = &ports[i];
-      int64_t wanted = operand_bytes(&ports[i].operand);
-      if (wanted == (int64_t)bytes)
+static int64_t operand_bytes(const sglexec_operand *operand)
+{
+    int64_t count = 1;
+    for (int i = 0; i < operand->rank; i++) count *= operand->dims[i];
+    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, count);
+}
+
+/* The port of this name, with the size that the host gave checked against it. */
+static sgl_status find_port(const sgl_program *program, const char *what, const sglexec_port *ports, int64_t count,
+                            const char *name, size_t bytes, const sglexec_port **port)
+{
+    sglcore_env *env = &program->session->vm->env;
+    const char *names[64];
+    int listed = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const char *has = sglcore_string(program->program->strings, ports[i].name);
+        if (strcmp(has, name) == 0) {
+            *port = &ports[i];
+            int64_t wanted = operand_bytes(&ports[i].operand);
+            if (wanted == (int64_t)bytes) return SGL_OK;
+            return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s '%s' has %lld bytes, not %zu", what, name,
+                                (long long)wanted, bytes);
+        }
+        if (listed < 64) names[listed++] = has;
+    }
+    char hint[SGLCORE_HINT_ROOM];
+    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s", what, name,
+                        sglcore_hint(name, names, listed, hint));
+}
+
+sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes)
+{
+    if (!program || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    const sglexec_program *p = program->program;
+    const sglexec_port *port = NULL;
+    SGLCORE_TRY(find_port(program, "feed", p->feeds.data, p->feeds.count, name, bytes, &port));
+    SGLCORE_TRY(sglsession_ready(program));
+    const sgl_session *session = program->session;
+    return session->ops->write(session->device, space_base(program, port->operand.space), port->operand.offset, data,
+                               (int64_t)bytes);
+}
+
+void sglsession_resume(sgl_vm *vm)
+{
+    vm->interrupted = 0;
+    atomic_store(&vm->stop_now, false);
+}
+
+sgl_status sgl_step(sgl_program *program)
+{
+    if (!program) return SGL_INVALID_ARGUMENT;
+    sgl_session *session = program->session;
+    if (atomic_load(&session->vm->stop_now)) {
+        sglsession_resume(session->vm);
+        return sglcore_fail(&session->vm->env, SGL_INTERRUPTED, "stopped before a step");
+    }
+    SGLCORE_TRY(sglsession_ready(program));
+    void *const spaces[] = { NULL, session->arena, session->state, program->io, program->constants };
+    const sglexec_watch watch = { .stop = &session->vm->stop_now, .profile = program->profile };
+    sgl_status status = sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared,
+                                       program->program, spaces, &watch);
+    if (status == SGL_OK) {
+        program->steps_done++;
         return SGL_OK;
-      return sglcore_fail(env, SGL_INVALID_ARGUMENT,
-                          "%s '%s' has %lld bytes, not %zu", what, name,
-                          (long long)wanted, bytes);
     }
-    if (listed < 64)
-      names[listed++] = has;
-  }
-  char hint[SGLCORE_HINT_ROOM];
-  return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s", what,
-                      name, sglcore_hint(name, names, listed, hint));
+    session->torn = session->torn || program->learns;
+    if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
+    return status;
 }
 
-sgl_status sgl_feed(sgl_program *program, const char *name, const void *data,
-                    size_t bytes) {
-  if (!program || !name || (!data && bytes))
-    return SGL_INVALID_ARGUMENT;
-  const sglexec_program *p = program->program;
-  const sglexec_port *port = NULL;
-  SGLCORE_TRY(find_port(program, "feed", p->feeds.data, p->feeds.count, name,
-                        bytes, &port));
-  SGLCORE_TRY(sglsession_ready(program));
-  const sgl_session *session = program->session;
-  return session->ops->write(session->device,
-                             space_base(program, port->operand.space),
-                             port->operand.offset, data, (int64_t)bytes);
+sgl_status sgl_program_profile(sgl_program *program, int on)
+{
+    if (!program) return SGL_INVALID_ARGUMENT;
+    sglexec_profile_free(program->profile);
+    program->profile = NULL;
+    return on ? sglexec_profile_new(program->program, &program->profile) : SGL_OK;
 }
 
-void sglsession_resume(sgl_vm *vm) {
-  vm->interrupted = 0;
-  atomic_store(&vm->stop_now, false);
+sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes)
+{
+    if (!program || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    if (!program->steps_done)
+        return sglcore_fail(&program->session->vm->env, SGL_WRONG_STATE, "fetch '%s': the program has not stepped yet",
+                            name);
+    const sglexec_program *p = program->program;
+    const sglexec_port *port = NULL;
+    SGLCORE_TRY(find_port(program, "fetch", p->fetches.data, p->fetches.count, name, bytes, &port));
+    const sgl_session *session = program->session;
+    return session->ops->read(session->device, space_base(program, port->operand.space), port->operand.offset, data,
+                              (int64_t)bytes);
 }
 
-sgl_status sgl_step(sgl_program *program) {
-  if (!program)
-    return SGL_INVALID_ARGUMENT;
-  sgl_session *session = program->session;
-  if (atomic_load(&session->vm->stop_now)) {
-    sglsession_resume(session->vm);
-    return sglcore_fail(&session->vm->env, SGL_INTERRUPTED,
-                        "stopped before a step");
-  }
-  SGLCORE_TRY(sglsession_ready(program));
-  void *const spaces[] = {NULL, session->arena, session->state, program->io,
-                          program->constants};
-  const sglexec_watch watch = {.stop = &session->vm->stop_now,
-                               .profile = program->profile};
-  sgl_status status =
-      sglexec_replay(&session->vm->env, session->ops, session->device,
-                     program->prepared, program->program, spaces, &watch);
-  if (status == SGL_OK) {
-    program->steps_done++;
+static sgl_status describe_port(const sgl_program *program, const sglexec_port *ports, int64_t count, int index,
+                                const char **name, sgl_type *type)
+{
+    *name = NULL;
+    if (index < 0 || index >= count) return SGL_OK;
+    const sglexec_operand *operand = &ports[index].operand;
+    *name = sglcore_string(program->program->strings, ports[index].name);
+    if (!type) return SGL_OK;
+    type->dtype = (sgl_dtype)operand->dtype;
+    type->rank = operand->rank;
+    memcpy(type->dims, operand->dims, sizeof type->dims);
     return SGL_OK;
-  }
-  session->torn = session->torn || program->learns;
-  if (status == SGL_INTERRUPTED)
-    sglsession_resume(session->vm);
-  return status;
 }
 
-sgl_status sgl_program_profile(sgl_program *program, int on) {
-  if (!program)
-    return SGL_INVALID_ARGUMENT;
-  sglexec_profile_free(program->profile);
-  program->profile = NULL;
-  return on ? sglexec_profile_new(program->program, &program->profile) : SGL_OK;
+sgl_status sgl_program_feed(const sgl_program *program, int index, const char **name, sgl_type *type)
+{
+    if (!program || !name) return SGL_INVALID_ARGUMENT;
+    return describe_port(program, program->program->feeds.data, program->program->feeds.count, index, name, type);
 }
 
-sgl_status sgl_fetch(sgl_program *program, const char *name, void *data,
-                     size_t bytes) {
-  if (!program || !name || (!data && bytes))
-    return SGL_INVALID_ARGUMENT;
-  if (!program->steps_done)
-    return sglcore_fail(&program->session->vm->env, SGL_WRONG_STATE,
-                        "fetch '%s': the program has not stepped yet", name);
-  const sglexec_program *p = program->program;
-  const sglexec_port *port = NULL;
-  SGLCORE_TRY(find_port(program, "fetch", p->fetches.data, p->fetches.count,
-                        name, bytes, &port));
-  const sgl_session *session = program->session;
-  return session->ops->read(session->device,
-                            space_base(program, port->operand.space),
-                            port->operand.offset, data, (int64_t)bytes);
+sgl_status sgl_program_fetch(const sgl_program *program, int index, const char **name, sgl_type *type)
+{
+    if (!program || !name) return SGL_INVALID_ARGUMENT;
+    return describe_port(program, program->program->fetches.data, program->program->fetches.count, index, name, type);
 }
 
-static sgl_status describe_port(const sgl_program *program,
-                                const sglexec_port *ports, int64_t count,
-                                int index, const char **name, sgl_type *type) {
-  *name = NULL;
-  if (index < 0 || index >= count)
-    return SGL_OK;
-  const sglexec_operand *operand = &ports[index].operand;
-  *name = sglcore_string(program->program->strings, ports[index].name);
-  if (!type)
-    return SGL_OK;
-  type->dtype = (sgl_dtype)operand->dtype;
-  type->rank = operand->rank;
-  memcpy(type->dims, operand->dims, sizeof type->dims);
-  return SGL_OK;
+/* ---- figures ------------------------------------------------------------------------------------------------------ */
+
+sgl_vm *sgl_program_vm(const sgl_program *program) { return program ? program->session->vm : NULL; }
+
+double sgl_program_flops(const sgl_program *program) { return program ? program->program->flops : 0; }
+
+sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s)
+{
+    if (!session || !flops_per_s) return SGL_INVALID_ARGUMENT;
+    return session->ops->peak_flops(session->device, flops_per_s);
 }
 
-sgl_status sgl_program_feed(const sgl_program *program, int index,
-                            const char **name, sgl_type *type) {
-  if (!program || !name)
-    return SGL_INVALID_ARGUMENT;
-  return describe_port(program, program->program->feeds.data,
-                       program->program->feeds.count, index, name, type);
-}
+int64_t sgl_session_bytes(const sgl_session *session) { return session ? session->state_planned : 0; }
 
-sgl_status sgl_program_fetch(const sgl_program *program, int index,
-                             const char **name, sgl_type *type) {
-  if (!program || !name)
-    return SGL_INVALID_ARGUMENT;
-  return describe_port(program, program->program->fetches.data,
-                       program->program->fetches.count, index, name, type);
-}
-
-/* ---- figures
- * ------------------------------------------------------------------------------------------------------
- */
-
-sgl_vm *sgl_program_vm(const sgl_program *program) {
-  return program ? program->session->vm : NULL;
-}
-
-double sgl_program_flops(const sgl_program *program) {
-  return program ? program->program->flops : 0;
-}
-
-sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s) {
-  if (!session || !flops_per_s)
-    return SGL_INVALID_ARGUMENT;
-  return session->ops->peak_flops(session->device, flops_per_s);
-}
-
-int64_t sgl_session_bytes(const sgl_session *session) {
-  return session ? session->state_planned : 0;
-}
-
-int64_t sgl_program_bytes(const sgl_program *program) {
-  if (!program)
-    return 0;
-  const int64_t *bytes = program->program->space_bytes;
-  return bytes[SGLIR_SPACE_ARENA] + bytes[SGLIR_SPACE_IO] +
-         bytes[SGLIR_SPACE_CONST];
+int64_t sgl_program_bytes(const sgl_program *program)
+{
+    if (!program) return 0;
+    const int64_t *bytes = program->program->space_bytes;
+    return bytes[SGLIR_SPACE_ARENA] + bytes[SGLIR_SPACE_IO] + bytes[SGLIR_SPACE_CONST];
 }

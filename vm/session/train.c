@@ -1,11 +1,9 @@
 /* train.c -- the training loop: batches in, steps, evaluation, checkpoints.
  *
- * Comes in: a train program, perhaps an evaluation program, data, and what the
- * host wants to be told. Goes out: a session whose states have learnt,
- * checkpoints on disk. The loop decides nothing about the mathematics: learning
- * rate, clipping and norms are fetches of the program. Odd invariant: between
- * the first step and the last the loop itself allocates nothing; only
- * evaluation and saving may. */
+ * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a session
+ * whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate, clipping
+ * and norms are fetches of the program. Odd invariant: between the first step and the last the loop itself allocates
+ * nothing; only evaluation and saving may. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,395 +11,311 @@
 #include "store/json.h"
 
 typedef struct trainer {
-  sgl_session *session;
-  sglcore_env *env;
-  const sgl_train_config *config;
-  int64_t step;      /* done */
-  int64_t end;       /* leave after this one */
-  int64_t saved;     /* step of the last checkpoint, -1: none yet */
-  int64_t evaluated; /* step of the last evaluation, -1: none yet */
-  int64_t tokens;    /* per step */
-  int count;         /* rank-0 fetches */
-  const char **names;
-  double *values;
+    sgl_session *session;
+    sglcore_env *env;
+    const sgl_train_config *config;
+    int64_t step;      /* done */
+    int64_t end;       /* leave after this one */
+    int64_t saved;     /* step of the last checkpoint, -1: none yet */
+    int64_t evaluated; /* step of the last evaluation, -1: none yet */
+    int64_t tokens;    /* per step */
+    int count;         /* rank-0 fetches */
+    const char **names;
+    double *values;
 } trainer;
 
-/* ---- scalars
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- scalars ---------------------------------------------------------------------------------------------------- */
 
 /* A rank-0 fetch of any dtype that the CPU computes in, as a double. */
-static sgl_status fetch_scalar(sgl_program *program, const char *name,
-                               sgl_dtype dtype, double *value) {
-  union {
-    double f64;
-    float f32;
-    int64_t i64;
-    int32_t i32;
-    uint8_t u8;
-  } got = {0};
-  int64_t bytes = sglcore_dtype_bytes(dtype, 1);
-  SGLCORE_TRY(sgl_fetch(program, name, &got, (size_t)bytes));
-  switch (dtype) {
-  case SGL_F64:
-    *value = got.f64;
-    return SGL_OK;
-  case SGL_F32:
-    *value = (double)got.f32;
-    return SGL_OK;
-  case SGL_I64:
-    *value = (double)got.i64;
-    return SGL_OK;
-  case SGL_I32:
-    *value = (double)got.i32;
-    return SGL_OK;
-  case SGL_BOOL:
-    *value = got.u8;
-    return SGL_OK;
-  default:
-    return sglcore_fail(&program->session->vm->env, SGL_UNSUPPORTED,
-                        "fetch '%s': a scalar of dtype %s is not read here",
-                        name, sgl_dtype_name(dtype));
-  }
+static sgl_status fetch_scalar(sgl_program *program, const char *name, sgl_dtype dtype, double *value)
+{
+    union {
+        double f64;
+        float f32;
+        int64_t i64;
+        int32_t i32;
+        uint8_t u8;
+    } got = { 0 };
+    int64_t bytes = sglcore_dtype_bytes(dtype, 1);
+    SGLCORE_TRY(sgl_fetch(program, name, &got, (size_t)bytes));
+    switch (dtype) {
+    case SGL_F64: *value = got.f64; return SGL_OK;
+    case SGL_F32: *value = (double)got.f32; return SGL_OK;
+    case SGL_I64: *value = (double)got.i64; return SGL_OK;
+    case SGL_I32: *value = (double)got.i32; return SGL_OK;
+    case SGL_BOOL: *value = got.u8; return SGL_OK;
+    default:
+        return sglcore_fail(&program->session->vm->env, SGL_UNSUPPORTED,
+                            "fetch '%s': a scalar of dtype %s is not read here", name, sgl_dtype_name(dtype));
+    }
 }
 
-static sgl_status find_scalars(trainer *t) {
-  const char *name;
-  sgl_type type;
-  int total = 0;
-  for (int i = 0;
-       sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name;
-       i++)
-    total += type.rank == 0;
-  if (total == 0)
+static sgl_status find_scalars(trainer *t)
+{
+    const char *name;
+    sgl_type type;
+    int total = 0;
+    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+        total += type.rank == 0;
+    if (total == 0) return SGL_OK;
+    t->names = sglcore_alloc(t->env, (size_t)total * sizeof *t->names);
+    t->values = sglcore_alloc(t->env, (size_t)total * sizeof *t->values);
+    t->count = total;
+    if (!t->names || !t->values) return SGL_OUT_OF_MEMORY;
+    int at = 0;
+    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+        if (type.rank == 0) t->names[at++] = name;
     return SGL_OK;
-  t->names = sglcore_alloc(t->env, (size_t)total * sizeof *t->names);
-  t->values = sglcore_alloc(t->env, (size_t)total * sizeof *t->values);
-  t->count = total;
-  if (!t->names || !t->values)
-    return SGL_OUT_OF_MEMORY;
-  int at = 0;
-  for (int i = 0;
-       sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name;
-       i++)
-    if (type.rank == 0)
-      t->names[at++] = name;
-  return SGL_OK;
 }
 
-static sgl_status read_scalars(trainer *t) {
-  const char *name;
-  sgl_type type;
-  int at = 0;
-  for (int i = 0;
-       sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name;
-       i++)
-    if (type.rank == 0)
-      SGLCORE_TRY(
-          fetch_scalar(t->config->train, name, type.dtype, &t->values[at++]));
-  return SGL_OK;
-}
-
-/* ---- feeds
- * --------------------------------------------------------------------------------------------------------
- */
-
-static bool has_feed(const sgl_program *program, const char *name,
-                     sgl_type *type) {
-  const char *has;
-  for (int i = 0; sgl_program_feed(program, i, &has, type) == SGL_OK && has;
-       i++)
-    if (strcmp(has, name) == 0)
-      return true;
-  return false;
-}
-
-static sgl_status feed_number(sgl_program *program, const char *name,
-                              int64_t value) {
-  sgl_type type;
-  if (!has_feed(program, name, &type))
+static sgl_status read_scalars(trainer *t)
+{
+    const char *name;
+    sgl_type type;
+    int at = 0;
+    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+        if (type.rank == 0) SGLCORE_TRY(fetch_scalar(t->config->train, name, type.dtype, &t->values[at++]));
     return SGL_OK;
-  return sgl_feed(program, name, &value, sizeof value);
+}
+
+/* ---- feeds -------------------------------------------------------------------------------------------------------- */
+
+static bool has_feed(const sgl_program *program, const char *name, sgl_type *type)
+{
+    const char *has;
+    for (int i = 0; sgl_program_feed(program, i, &has, type) == SGL_OK && has; i++)
+        if (strcmp(has, name) == 0) return true;
+    return false;
+}
+
+static sgl_status feed_number(sgl_program *program, const char *name, int64_t value)
+{
+    sgl_type type;
+    if (!has_feed(program, name, &type)) return SGL_OK;
+    return sgl_feed(program, name, &value, sizeof value);
 }
 
 /* A graph need not read all that the data give. */
-static sgl_status feed_if_read(sgl_program *program, const char *name,
-                               const void *data, int64_t bytes) {
-  sgl_type type;
-  return has_feed(program, name, &type)
-             ? sgl_feed(program, name, data, (size_t)bytes)
-             : SGL_OK;
+static sgl_status feed_if_read(sgl_program *program, const char *name, const void *data, int64_t bytes)
+{
+    sgl_type type;
+    return has_feed(program, name, &type) ? sgl_feed(program, name, data, (size_t)bytes) : SGL_OK;
 }
 
-static sgl_status feed_tokens(trainer *t, sgl_program *program, int64_t cursor,
-                              bool is_eval) {
-  sgl_tokens *tokens = t->config->tokens;
-  SGLCORE_TRY(
-      is_eval
-          ? sgl_tokens_eval(tokens, cursor, tokens->inputs, tokens->targets)
-          : sgl_tokens_train(tokens, cursor, tokens->inputs, tokens->targets));
-  SGLCORE_TRY(
-      feed_if_read(program, "tokens", tokens->inputs, tokens->buffer_bytes));
-  return feed_if_read(program, "targets", tokens->targets,
-                      tokens->buffer_bytes);
+static sgl_status feed_tokens(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
+{
+    sgl_tokens *tokens = t->config->tokens;
+    SGLCORE_TRY(is_eval ? sgl_tokens_eval(tokens, cursor, tokens->inputs, tokens->targets)
+                        : sgl_tokens_train(tokens, cursor, tokens->inputs, tokens->targets));
+    SGLCORE_TRY(feed_if_read(program, "tokens", tokens->inputs, tokens->buffer_bytes));
+    return feed_if_read(program, "targets", tokens->targets, tokens->buffer_bytes);
 }
 
-static sgl_status feed_batch(trainer *t, sgl_program *program, int64_t cursor,
-                             bool is_eval) {
-  if (t->config->tokens)
-    return feed_tokens(t, program, cursor, is_eval);
-  if (t->config->feed)
-    return t->config->feed(t->config->user, program, cursor, is_eval);
-  return SGL_OK;
+static sgl_status feed_batch(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
+{
+    if (t->config->tokens) return feed_tokens(t, program, cursor, is_eval);
+    if (t->config->feed) return t->config->feed(t->config->user, program, cursor, is_eval);
+    return SGL_OK;
 }
 
-static int64_t tokens_per_step(const sgl_program *program) {
-  sgl_type type;
-  int64_t count = 1;
-  if (!has_feed(program, "tokens", &type))
-    return 0;
-  for (int i = 0; i < type.rank; i++)
-    count *= type.dims[i];
-  return count;
+static int64_t tokens_per_step(const sgl_program *program)
+{
+    sgl_type type;
+    int64_t count = 1;
+    if (!has_feed(program, "tokens", &type)) return 0;
+    for (int i = 0; i < type.rank; i++) count *= type.dims[i];
+    return count;
 }
 
-/* ---- evaluation and checkpoints
- * -------------------------------------------------------------------------------------
- */
+/* ---- evaluation and checkpoints ------------------------------------------------------------------------------------- */
 
-static int64_t eval_batches(const trainer *t) {
-  int64_t wanted =
-      t->config->eval_batches > 0 ? t->config->eval_batches : INT64_MAX;
-  if (!t->config->tokens)
-    return wanted;
-  int64_t has = 0;
-  sgl_tokens_sizes(t->config->tokens, NULL, NULL, NULL, &has);
-  return has < wanted ? has : wanted;
+static int64_t eval_batches(const trainer *t)
+{
+    int64_t wanted = t->config->eval_batches > 0 ? t->config->eval_batches : INT64_MAX;
+    if (!t->config->tokens) return wanted;
+    int64_t has = 0;
+    sgl_tokens_sizes(t->config->tokens, NULL, NULL, NULL, &has);
+    return has < wanted ? has : wanted;
 }
 
 /* Mean loss over the held-out batches, each weighted by its valid targets. */
-static sgl_status evaluate(trainer *t) {
-  sgl_program *eval = t->config->eval;
-  sgl_type sum_type, count_type;
-  double loss_sum = 0, count = 0;
-  const char *name;
-  sum_type.dtype = count_type.dtype = SGL_F32;
-  for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK &&
-                  name && strcmp(name, "loss_sum") != 0;
-       i++) {
-  }
-  for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK &&
-                  name && strcmp(name, "count") != 0;
-       i++) {
-  }
-  int64_t batches = eval_batches(t);
-  for (int64_t b = 0; b < batches && !t->session->vm->interrupted; b++) {
-    sgl_status status = feed_batch(t, eval, b, true);
-    if (status == SGL_NOT_FOUND && !t->config->tokens)
-      break;
-    if (status != SGL_OK)
-      return status;
-    SGLCORE_TRY(feed_number(eval, "step", t->step));
-    SGLCORE_TRY(feed_number(eval, "seed", (int64_t)t->config->seed));
-    SGLCORE_TRY(sgl_step(eval));
-    double batch_sum, batch_count;
-    SGLCORE_TRY(fetch_scalar(eval, "loss_sum", sum_type.dtype, &batch_sum));
-    SGLCORE_TRY(fetch_scalar(eval, "count", count_type.dtype, &batch_count));
-    loss_sum += batch_sum;
-    count += batch_count;
-  }
-  if (t->session->vm->interrupted)
-    return SGL_OK; /* of some batches: no figure to tell */
-  t->evaluated = t->step;
-  if (!t->config->on_eval || count <= 0)
-    return SGL_OK;
-  return t->config->on_eval(t->config->user, t->step, loss_sum / count,
-                            (int64_t)count);
+static sgl_status evaluate(trainer *t)
+{
+    sgl_program *eval = t->config->eval;
+    sgl_type sum_type, count_type;
+    double loss_sum = 0, count = 0;
+    const char *name;
+    sum_type.dtype = count_type.dtype = SGL_F32;
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK && name && strcmp(name, "loss_sum") != 0;
+         i++) {}
+    for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0;
+         i++) {}
+    int64_t batches = eval_batches(t);
+    for (int64_t b = 0; b < batches && !t->session->vm->interrupted; b++) {
+        sgl_status status = feed_batch(t, eval, b, true);
+        if (status == SGL_NOT_FOUND && !t->config->tokens) break;
+        if (status != SGL_OK) return status;
+        SGLCORE_TRY(feed_number(eval, "step", t->step));
+        SGLCORE_TRY(feed_number(eval, "seed", (int64_t)t->config->seed));
+        SGLCORE_TRY(sgl_step(eval));
+        double batch_sum, batch_count;
+        SGLCORE_TRY(fetch_scalar(eval, "loss_sum", sum_type.dtype, &batch_sum));
+        SGLCORE_TRY(fetch_scalar(eval, "count", count_type.dtype, &batch_count));
+        loss_sum += batch_sum;
+        count += batch_count;
+    }
+    if (t->session->vm->interrupted) return SGL_OK; /* of some batches: no figure to tell */
+    t->evaluated = t->step;
+    if (!t->config->on_eval || count <= 0) return SGL_OK;
+    return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
 }
 
-static const char *const own_keys[] = {"step", "steps", "cursor", "seed",
-                                       "evaluated"};
+static const char *const own_keys[] = { "step", "steps", "cursor", "seed", "evaluated" };
 enum { OWN_KEYS = sizeof own_keys / sizeof own_keys[0] };
 
 /* The members of the host's meta, as they stand, but for those of our own. */
-static sgl_status add_members(sglcore_env *env, const char *meta,
-                              sglcore_text *key, sglcore_text *text) {
-  sglstore_json json = {
-      .env = env, .text = meta, .bytes = (int64_t)strlen(meta)};
-  bool more = true;
-  SGLCORE_TRY(sglstore_json_open(&json, '{'));
-  for (;;) {
-    int64_t from;
-    bool own = false;
-    SGLCORE_TRY(sglstore_json_member(&json, key, &more));
-    if (!more)
-      return sglstore_json_end(&json);
-    SGLCORE_TRY(sglstore_json_skip(&json, &from));
-    for (int i = 0; i < OWN_KEYS; i++)
-      own = own || strcmp(key->data, own_keys[i]) == 0;
-    if (own)
-      continue;
-    SGLCORE_TRY(sglcore_text_quote(env, text, key->data));
-    SGLCORE_TRY(sglcore_text_add(env, text, ":"));
-    SGLCORE_TRY(
-        sglcore_text_bytes(env, text, meta + from, (size_t)(json.at - from)));
-    SGLCORE_TRY(sglcore_text_add(env, text, ","));
-  }
+static sgl_status add_members(sglcore_env *env, const char *meta, sglcore_text *key, sglcore_text *text)
+{
+    sglstore_json json = { .env = env, .text = meta, .bytes = (int64_t)strlen(meta) };
+    bool more = true;
+    SGLCORE_TRY(sglstore_json_open(&json, '{'));
+    for (;;) {
+        int64_t from;
+        bool own = false;
+        SGLCORE_TRY(sglstore_json_member(&json, key, &more));
+        if (!more) return sglstore_json_end(&json);
+        SGLCORE_TRY(sglstore_json_skip(&json, &from));
+        for (int i = 0; i < OWN_KEYS; i++) own = own || strcmp(key->data, own_keys[i]) == 0;
+        if (own) continue;
+        SGLCORE_TRY(sglcore_text_quote(env, text, key->data));
+        SGLCORE_TRY(sglcore_text_add(env, text, ":"));
+        SGLCORE_TRY(sglcore_text_bytes(env, text, meta + from, (size_t)(json.at - from)));
+        SGLCORE_TRY(sglcore_text_add(env, text, ","));
+    }
 }
 
-/* The host's meta with what a resumed run must know: step (which is the data
- * cursor too), seed, the last evaluation. */
-static sgl_status make_meta(const trainer *t, sglcore_text *text) {
-  const int64_t values[OWN_KEYS] = {t->step, t->config->steps, t->step,
-                                    (int64_t)t->config->seed, t->evaluated};
-  sglcore_text key = {0};
-  sgl_status status = sglcore_text_add(t->env, text, "{");
-  if (status == SGL_OK && t->config->meta)
-    status = add_members(t->env, t->config->meta, &key, text);
-  sglcore_text_free(t->env, &key);
-  if (status == SGL_CORRUPT)
-    return sglcore_fail_at(t->env, SGL_INVALID_ARGUMENT, "sgl_train: meta");
-  for (int i = 0; i < OWN_KEYS && status == SGL_OK; i++)
-    status = sglcore_text_add(t->env, text, "%s\"%s\":%lld", i ? "," : "",
-                              own_keys[i], (long long)values[i]);
-  return status == SGL_OK ? sglcore_text_add(t->env, text, "}") : status;
+/* The host's meta with what a resumed run must know: step (which is the data cursor too), seed, the last evaluation. */
+static sgl_status make_meta(const trainer *t, sglcore_text *text)
+{
+    const int64_t values[OWN_KEYS] = { t->step, t->config->steps, t->step, (int64_t)t->config->seed, t->evaluated };
+    sglcore_text key = { 0 };
+    sgl_status status = sglcore_text_add(t->env, text, "{");
+    if (status == SGL_OK && t->config->meta) status = add_members(t->env, t->config->meta, &key, text);
+    sglcore_text_free(t->env, &key);
+    if (status == SGL_CORRUPT) return sglcore_fail_at(t->env, SGL_INVALID_ARGUMENT, "sgl_train: meta");
+    for (int i = 0; i < OWN_KEYS && status == SGL_OK; i++)
+        status = sglcore_text_add(t->env, text, "%s\"%s\":%lld", i ? "," : "", own_keys[i], (long long)values[i]);
+    return status == SGL_OK ? sglcore_text_add(t->env, text, "}") : status;
 }
 
-/* Before the first step: a run of hours does not end with a meta that cannot be
- * kept. */
-static sgl_status check_meta(const trainer *t) {
-  sglcore_text meta = {0};
-  sgl_status status = t->config->out ? make_meta(t, &meta) : SGL_OK;
-  sglcore_text_free(t->env, &meta);
-  return status;
-}
-
-static sgl_status save(trainer *t) {
-  sglcore_text meta = {0};
-  sgl_status status = make_meta(t, &meta);
-  if (status == SGL_OK)
-    status = sgl_checkpoint_save(t->session, t->config->out, t->step, meta.data,
-                                 t->config->keep);
-  sglcore_text_free(t->env, &meta);
-  if (status != SGL_OK)
+/* Before the first step: a run of hours does not end with a meta that cannot be kept. */
+static sgl_status check_meta(const trainer *t)
+{
+    sglcore_text meta = { 0 };
+    sgl_status status = t->config->out ? make_meta(t, &meta) : SGL_OK;
+    sglcore_text_free(t->env, &meta);
     return status;
-  t->saved = t->step;
-  char path[4096];
-  int length = snprintf(path, sizeof path, "%s/step-%08lld", t->config->out,
-                        (long long)t->step);
-  if (!t->config->on_save || length < 0 || length >= (int)sizeof path)
-    return SGL_OK;
-  return t->config->on_save(t->config->user, t->step, path);
 }
 
-/* ---- the loop
- * ---------------------------------------------------------------------------------------------------------
- */
+static sgl_status save(trainer *t)
+{
+    sglcore_text meta = { 0 };
+    sgl_status status = make_meta(t, &meta);
+    if (status == SGL_OK) status = sgl_checkpoint_save(t->session, t->config->out, t->step, meta.data, t->config->keep);
+    sglcore_text_free(t->env, &meta);
+    if (status != SGL_OK) return status;
+    t->saved = t->step;
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/step-%08lld", t->config->out, (long long)t->step);
+    if (!t->config->on_save || length < 0 || length >= (int)sizeof path) return SGL_OK;
+    return t->config->on_save(t->config->user, t->step, path);
+}
 
-static sgl_status one_step(trainer *t) {
-  sgl_program *train = t->config->train;
-  int64_t start = sglcore_now_ns();
-  SGLCORE_TRY(feed_batch(t, train, t->step, false));
-  SGLCORE_TRY(feed_number(train, "step", t->step + 1));
-  SGLCORE_TRY(feed_number(train, "seed", (int64_t)t->config->seed));
-  sgl_status status = sgl_step(train);
-  if (status == SGL_INTERRUPTED)
-    return sglcore_fail_at(t->env, status,
-                           "step %lld is not finished and not kept",
-                           (long long)t->step + 1);
-  if (status != SGL_OK)
+/* ---- the loop --------------------------------------------------------------------------------------------------------- */
+
+static sgl_status one_step(trainer *t)
+{
+    sgl_program *train = t->config->train;
+    int64_t start = sglcore_now_ns();
+    SGLCORE_TRY(feed_batch(t, train, t->step, false));
+    SGLCORE_TRY(feed_number(train, "step", t->step + 1));
+    SGLCORE_TRY(feed_number(train, "seed", (int64_t)t->config->seed));
+    sgl_status status = sgl_step(train);
+    if (status == SGL_INTERRUPTED)
+        return sglcore_fail_at(t->env, status, "step %lld is not finished and not kept", (long long)t->step + 1);
+    if (status != SGL_OK) return status;
+    t->step++;
+    SGLCORE_TRY(read_scalars(t));
+    sgl_step_record record = { .step = t->step,
+                               .steps = t->config->steps,
+                               .tokens = t->tokens,
+                               .count = t->count,
+                               .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
+                               .names = t->names,
+                               .values = t->values };
+    return t->config->on_step ? t->config->on_step(t->config->user, &record) : SGL_OK;
+}
+
+static bool due(int64_t step, int64_t every) { return every > 0 && step > 0 && step % every == 0; }
+
+static sgl_status evaluate_if_due(trainer *t)
+{
+    const sgl_train_config *c = t->config;
+    bool wanted = c->eval && (due(t->step, c->eval_every) || t->step == c->steps);
+    return wanted && t->evaluated != t->step && !t->session->vm->interrupted ? evaluate(t) : SGL_OK;
+}
+
+static sgl_status run(trainer *t)
+{
+    const sgl_train_config *c = t->config;
+    SGLCORE_TRY(evaluate_if_due(t)); /* one that a run which was interrupted at this step has left out */
+    while (t->step < t->end && !t->session->vm->interrupted) {
+        SGLCORE_TRY(one_step(t));
+        SGLCORE_TRY(evaluate_if_due(t));
+        if (c->out && due(t->step, c->save_every)) SGLCORE_TRY(save(t));
+    }
+    if (c->out && t->saved != t->step && t->step > c->start_step) SGLCORE_TRY(save(t));
+    if (!t->session->vm->interrupted) return SGL_OK;
+    sglsession_resume(t->session->vm);
+    return sglcore_fail(t->env, SGL_INTERRUPTED, "interrupted after step %lld", (long long)t->step);
+}
+
+static sgl_status check(const sgl_session *session, const sgl_train_config *c)
+{
+    sglcore_env *env = &session->vm->env;
+    if (!c->train || c->train->session != session || (c->eval && c->eval->session != session))
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: the programs must be of this session");
+    if (c->tokens) SGLCORE_TRY(sglsession_same_vm(session->vm, c->tokens->vm, "sgl_train", "token data"));
+    if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
+    if (c->eval && !c->tokens && !c->feed && c->eval_batches <= 0)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "sgl_train: nothing says where evaluation ends; give tokens, feed or eval_batches");
+    if (c->start_step > c->steps)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "sgl_train: %lld steps are done already, the run has %lld; ask for more steps",
+                            (long long)c->start_step, (long long)c->steps);
+    return SGL_OK;
+}
+
+sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
+{
+    if (!session || !config) return SGL_INVALID_ARGUMENT;
+    SGLCORE_TRY(check(session, config));
+    trainer t = { .session = session,
+                  .env = &session->vm->env,
+                  .config = config,
+                  .step = config->start_step,
+                  .saved = -1,
+                  .evaluated = config->evaluated > 0 ? config->evaluated : -1,
+                  .end = config->steps,
+                  .tokens = tokens_per_step(config->train) };
+    if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
+    sgl_status status = sglsession_ready(config->train);
+    if (status == SGL_OK) status = check_meta(&t);
+    if (status == SGL_OK) status = find_scalars(&t);
+    if (status == SGL_OK) status = run(&t);
+    sglcore_free(t.env, t.names, (size_t)t.count * sizeof *t.names);
+    sglcore_free(t.env, t.values, (size_t)t.count * sizeof *t.values);
     return status;
-  t->step++;
-  SGLCORE_TRY(read_scalars(t));
-  sgl_step_record record = {.step = t->step,
-                            .steps = t->config->steps,
-                            .tokens = t->tokens,
-                            .count = t->count,
-                            .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
-                            .names = t->names,
-                            .values = t->values};
-  return t->config->on_step ? t->config->on_step(t->config->user, &record)
-                            : SGL_OK;
-}
-
-static bool due(int64_t step, int64_t every) {
-  return every > 0 && step > 0 && step % every == 0;
-}
-
-static sgl_status evaluate_if_due(trainer *t) {
-  const sgl_train_config *c = t->config;
-  bool wanted = c->eval && (due(t->step, c->eval_every) || t->step == c->steps);
-  return wanted && t->evaluated != t->step && !t->session->vm->interrupted
-             ? evaluate(t)
-             : SGL_OK;
-}
-
-static sgl_status run(trainer *t) {
-  const sgl_train_config *c = t->config;
-  SGLCORE_TRY(evaluate_if_due(
-      t)); /* one that a run which was interrupted at this step has left out */
-  while (t->step < t->end && !t->session->vm->interrupted) {
-    SGLCORE_TRY(one_step(t));
-    SGLCORE_TRY(evaluate_if_due(t));
-    if (c->out && due(t->step, c->save_every))
-      SGLCORE_TRY(save(t));
-  }
-  if (c->out && t->saved != t->step && t->step > c->start_step)
-    SGLCORE_TRY(save(t));
-  if (!t->session->vm->interrupted)
-    return SGL_OK;
-  sglsession_resume(t->session->vm);
-  return sglcore_fail(t->env, SGL_INTERRUPTED, "interrupted after step %lld",
-                      (long long)t->step);
-}
-
-static sgl_status check(const sgl_session *session, const sgl_train_config *c) {
-  sglcore_env *env = &session->vm->env;
-  if (!c->train || c->train->session != session ||
-      (c->eval && c->eval->session != session))
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT,
-                        "sgl_train: the programs must be of this session");
-  if (c->tokens)
-    SGLCORE_TRY(sglsession_same_vm(session->vm, c->tokens->vm, "sgl_train",
-                                   "token data"));
-  if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
-    return sglcore_fail(
-        env, SGL_INVALID_ARGUMENT,
-        "sgl_train: start_step, steps and stop_at must not be negative");
-  if (c->eval && !c->tokens && !c->feed && c->eval_batches <= 0)
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT,
-                        "sgl_train: nothing says where evaluation ends; give "
-                        "tokens, feed or eval_batches");
-  if (c->start_step > c->steps)
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT,
-                        "sgl_train: %lld steps are done already, the run has "
-                        "%lld; ask for more steps",
-                        (long long)c->start_step, (long long)c->steps);
-  return SGL_OK;
-}
-
-sgl_status sgl_train(sgl_session *session, const sgl_train_config *config) {
-  if (!session || !config)
-    return SGL_INVALID_ARGUMENT;
-  SGLCORE_TRY(check(session, config));
-  trainer t = {.session = session,
-               .env = &session->vm->env,
-               .config = config,
-               .step = config->start_step,
-               .saved = -1,
-               .evaluated = config->evaluated > 0 ? config->evaluated : -1,
-               .end = config->steps,
-               .tokens = tokens_per_step(config->train)};
-  if (config->stop_at > 0 && config->stop_at < t.end)
-    t.end = config->stop_at;
-  sgl_status status = sglsession_ready(config->train);
-  if (status == SGL_OK)
-    status = check_meta(&t);
-  if (status == SGL_OK)
-    status = find_scalars(&t);
-  if (status == SGL_OK)
-    status = run(&t);
-  sglcore_free(t.env, t.names, (size_t)t.count * sizeof *t.names);
-  sglcore_free(t.env, t.values, (size_t)t.count * sizeof *t.values);
-  return status;
 }
