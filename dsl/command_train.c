@@ -96,7 +96,7 @@ static sgl_status find_start(train *t)
     const char *path, *meta, *asked = t->o->resume;
     char parent[sizeof t->from];
     json_error_t error;
-    if (!asked) return check_free(t);
+    if (!asked) return sgl_session_computes(t->session) ? check_free(t) : SGL_OK;
     sgl_status status = sgl_checkpoint_find(t->vm, *asked ? asked : t->out, &path, &meta, &t->config.start_step);
     if (status != SGL_OK) return status;
     if (strlen(path) >= sizeof t->from) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
@@ -279,10 +279,20 @@ static sgl_status make_output(const train *t)
     return S_ISDIR(info.st_mode) ? SGL_OK : sgl_fail(t->vm, SGL_IO, "--out %s: it is no folder", t->out);
 }
 
+/* Before the log is opened, which another run may be writing. */
+static sgl_status claim_output(train *t)
+{
+    if (!sgl_session_computes(t->session)) {
+        t->config.out = NULL;
+        return SGL_OK;
+    }
+    sgl_status status = make_output(t);
+    return status == SGL_OK ? sgl_checkpoint_lock(t->session, t->out) : status;
+}
+
 static sgl_status prepare(train *t)
 {
     sgl_status status = configure(t);
-    if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
     if (status == SGL_OK) status = freeze(t, "train", &t->train);
     if (status == SGL_OK && t->measured > 0) status = sgl_program_profile(t->train, 1);
     if (status == SGL_OK) {
@@ -290,7 +300,7 @@ static sgl_status prepare(train *t)
         if (status == SGL_NOT_FOUND) status = SGL_OK; /* a job with a step of its own */
     }
     if (status == SGL_OK) status = begin(t);
-    if (status == SGL_OK) status = make_output(t);
+    if (status == SGL_OK) status = claim_output(t);
     t->config.train = t->train;
     t->config.eval = t->eval;
     return status;
@@ -309,17 +319,24 @@ static sgl_status print_profile(train *t)
     return status;
 }
 
+/* A run that nobody hears any more ends, and is saved. */
+static sgl_status told(const train *t, sgl_status status)
+{
+    return status == SGL_OK && ferror(stdout) ? sgl_fail(t->vm, SGL_IO, "stdout cannot be written to") : status;
+}
+
 static sgl_status on_step(void *user, const sgl_step_record *record)
 {
     train *t = user;
     sgl_status status = command_progress_step(&t->progress, record);
     bool due = t->measured > 0 && record->step == t->config.start_step + t->measured;
+    if (status == SGL_OK && due) status = print_profile(t);
     if (t->progress.lost_step > 0) t->config.keep = 0;
-    return status == SGL_OK && due ? print_profile(t) : status;
+    return told(t, status);
 }
 static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
 {
-    return command_progress_eval(&((train *)user)->progress, step, loss, count);
+    return told(user, command_progress_eval(&((train *)user)->progress, step, loss, count));
 }
 static sgl_status on_save(void *user, int64_t step, const char *path)
 {
@@ -335,7 +352,9 @@ static int finish(train *t, sgl_status status)
     }
     if (status == SGL_INTERRUPTED) {
         bool is_saved = t->progress.saved && t->progress.saved_step == t->progress.last_step;
-        if (!t->o->quiet && !is_saved)
+        if (!t->o->quiet && !t->config.out)
+            printf("%s; nothing was computed, nothing is saved\n", sgl_error_message(t->vm));
+        else if (!t->o->quiet && !is_saved)
             printf("%s; nothing was saved for it\n", sgl_error_message(t->vm));
         else if (!t->o->quiet)
             printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out,
@@ -344,12 +363,14 @@ static int finish(train *t, sgl_status status)
     }
     if (status != SGL_OK) return command_error(t->vm);
     if (!t->o->quiet) command_progress_summary(&t->progress, t->tokens, t->out);
+    if (!t->o->quiet && !t->config.out) printf("device %s: nothing computed, nothing saved\n", t->o->device);
     return COMMAND_OK;
 }
 
 static int run(train *t)
 {
     sgl_status status = name_output(t);
+    if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
     if (status == SGL_OK) status = find_start(t);
     if (status == SGL_OK) status = load(t);
     if (status == SGL_OK) status = prepare(t);

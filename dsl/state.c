@@ -67,7 +67,7 @@ static int64_t cpu_ns(void)
 
 static const char *used_up(sgl_job *job)
 {
-    if (job->interrupted) {
+    if (job->interrupted || sgl_interrupted(job->vm)) {
         job->interrupted_now = true;
         return "interrupted";
     }
@@ -133,6 +133,7 @@ sgl_status sgldsl_enter(sgl_job *job, lua_CFunction body, void *argument)
     sgldsl_leave_frames(L, 0); /* of a failure */
     job->entered = false;
     sgl_status status = result == LUA_OK ? SGL_OK : sgldsl_status(job, result);
+    if (status == SGL_INTERRUPTED) sgl_resume(job->vm); /* told, and so done */
     lua_settop(L, 0);
     return status;
 }

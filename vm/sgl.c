@@ -57,6 +57,12 @@ void sgl_resume(sgl_vm *vm)
     if (vm) sglsession_resume(vm);
 }
 
+int sgl_interrupted(const sgl_vm *vm)
+{
+    if (!vm || !vm->interrupted) return 0;
+    return atomic_load(&vm->stop_now) ? 2 : 1;
+}
+
 void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes)
 {
     return sglcore_realloc(&vm->env, block, block ? old_bytes : 0, new_bytes);
@@ -348,6 +354,8 @@ sgl_status sgl_tokens_open(sgl_vm *vm, const sgl_tokens_config *config, sgl_toke
     made->vm = vm;
     sglsession_link_in(&vm->tokens, &made->link);
     sgl_status status = sglstore_tokens_open(&vm->env, config, &made->tokens);
+    if (status == SGL_OK) status = sglstore_tokens_scan(made->tokens, &vm->interrupted);
+    if (status == SGL_INTERRUPTED) sglsession_resume(vm);
     if (status == SGL_OK) {
         made->buffer_bytes = config->batch * config->seq * (int64_t)sizeof(int32_t);
         made->inputs = sglcore_alloc(&vm->env, (size_t)made->buffer_bytes);

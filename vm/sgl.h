@@ -117,6 +117,9 @@ SGL_API const char *sgl_error_message(const sgl_vm *vm);
  * and so does sgl_resume. sgl_interrupt is safe in a signal handler. */
 SGL_API void sgl_interrupt(sgl_vm *vm);
 SGL_API void sgl_resume(sgl_vm *vm);
+/* How often the VM has been asked to stop since the last request was taken back: 0, 1, or 2 for more. A script of the front
+ * end asks too, and ends with INTERRUPTED at the first. */
+SGL_API int sgl_interrupted(const sgl_vm *vm);
 
 /* The nearest of `count` names to `name` by edit distance, or NULL when none is near: for "did you mean". */
 SGL_API const char *sgl_nearest(const char *name, const char *const *names, int count);
@@ -226,6 +229,8 @@ typedef struct sgl_program sgl_program;
 
 /* device: "cpu" or "null" (plans everything, computes nothing). */
 SGL_API sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session);
+/* 0 for a device that computes nothing: what is read from it is zeros, its steps have no loss, and saving is UNSUPPORTED. */
+SGL_API int sgl_session_computes(const sgl_session *session);
 SGL_API void sgl_session_free(sgl_session *session); /* frees its programs too */
 
 /* Runs the passes over a copy of the graph and binds the program to the session. Parameters and states that the
@@ -295,6 +300,10 @@ SGL_API const char *sgl_knob(const char *variable);
 /* Writes every parameter and state of the session, and `meta` (a JSON object as text), into DIR/step-NNNNNNNN: beside,
  * synced, checked, renamed. Then removes all but the last `keep` checkpoints (0 keeps all). */
 SGL_API sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep);
+/* Keeps every other session, of this process or another, from writing checkpoints into DIR (which is made), until this session
+ * is freed or locks another folder (NULL: none). WRONG_STATE when another has it. sgl_checkpoint_save and sgl_train lock their
+ * folder for as long as they run; a process that ends, however it does, holds none. */
+SGL_API sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir);
 /* Finds the last complete checkpoint of DIR (or DIR itself when it is one): its path and meta, owned by the VM until
  * the next call of this function. NOT_FOUND when there is none. */
 SGL_API sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta,
@@ -307,14 +316,20 @@ SGL_API sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, i
 
 typedef struct sgl_tokens sgl_tokens;
 typedef struct sgl_tokens_config {
-    const char *const *paths; /* one file or many, in this order */
+    /* One file or many, in this order; with *, ? or [...] in the last part of a path all files that match, in the order of
+     * their names. Regular files: they are read at any place, for as long as the tokens are open. */
+    const char *const *paths;
     int path_count;
-    const char *format; /* "bytes", "u16", "u32" (raw little-endian), "llmc" (headed); NULL: from content and name */
-    int64_t vocab;      /* every token must be below; checked when read, file and offset named */
-    int64_t seq;        /* tokens per sequence; a window holds seq + 1 */
-    int64_t batch;      /* sequences per batch */
-    uint64_t seed;      /* of the shuffle */
-    double held_out;    /* the last part of the tokens kept for evaluation: 0.0 .. 0.5 */
+    /* "bytes", "u16", "u32" (raw little-endian), "llmc" (headed); NULL: from content and name, INVALID_ARGUMENT where these
+     * leave it open and bytes are not enough for vocab. */
+    const char *format;
+    /* Every token must be below. Checked when opened, in all of up to 1 GiB, in evenly spread blocks of what is larger; and
+     * again, each of them, when read. The error names file and offset. */
+    int64_t vocab;
+    int64_t seq;     /* tokens per sequence; a window holds seq + 1 */
+    int64_t batch;   /* sequences per batch */
+    uint64_t seed;   /* of the shuffle */
+    double held_out; /* the last part of the tokens kept for evaluation: 0.0 .. 0.5 */
 } sgl_tokens_config;
 
 SGL_API sgl_status sgl_tokens_open(sgl_vm *vm, const sgl_tokens_config *config, sgl_tokens **tokens);
@@ -350,11 +365,13 @@ typedef struct sgl_train_config {
     /* Called before each step (evaluation: is_eval 1, cursor counts its batches; it returns NOT_FOUND past the last). */
     sgl_status (*feed)(void *user, sgl_program *program, int64_t cursor, int is_eval);
     void *user;
-    int64_t start_step; /* steps already done (from a checkpoint's meta); the data cursor of step s is s - 1 */
-    int64_t evaluated;  /* step of the last evaluation (from meta), 0: none; one left out at start_step is made up */
-    int64_t steps;      /* of the whole run */
-    int64_t stop_at;    /* leave after this step; 0: at `steps` */
-    uint64_t seed;      /* of dropout and other random ops */
+    /* Steps already done (from a checkpoint's meta); the data cursor of step s is s - 1. Where it is not 0, checkpoints of later
+     * steps in `out`, of a branch that the run leaves, are renamed to step-NNNNNNNN.aside, with a warning. */
+    int64_t start_step;
+    int64_t evaluated; /* step of the last evaluation (from meta), 0: none; one left out at start_step is made up */
+    int64_t steps;     /* of the whole run */
+    int64_t stop_at;   /* leave after this step; 0: at `steps` */
+    uint64_t seed;     /* of dropout and other random ops */
     int64_t eval_every, eval_batches; /* 0: only at the end / all of the held-out part */
     int64_t save_every;               /* 0: only at the end */
     int keep;
@@ -366,7 +383,8 @@ typedef struct sgl_train_config {
 } sgl_train_config;
 
 /* Runs the loop. INTERRUPTED after sgl_interrupt: the step was finished and a checkpoint saved; after a second one the step was
- * left as it was, and nothing saved. */
+ * left as it was, and nothing saved. When anything but a step fails (feed, a callback, an evaluation), what was learnt until
+ * then is saved before the error is returned; when that fails too, the message tells both. */
 SGL_API sgl_status sgl_train(sgl_session *session, const sgl_train_config *config);
 
 typedef struct sgl_generate_config {

@@ -62,19 +62,41 @@ bad headed.bin 'offset 4' 'version'
 bad missing.bin 'No such file'
 bad "$ROOT" 'directory'
 
-# A token outside the vocabulary is met when it is read: the 1500th stands at byte 3000.
+# A token outside the vocabulary is found before the run begins: the 1500th stands at byte 3000.
 tokens u16 outside.bin 3000 1500 97
-# shellcheck disable=SC2086
-run 1 train "$GPT2" $OPTIONS --steps 60 --data outside.bin --out outside
-says err 'outside.bin: offset 3000: token 97 is outside the vocabulary of 97'
+bad outside.bin 'outside.bin: offset 3000: token 97 is outside the vocabulary of 97'
 tokens llmc outside.llmc.bin 3000 1500 4000
-# shellcheck disable=SC2086
-run 1 train "$GPT2" $OPTIONS --steps 60 --data outside.llmc.bin --out outside2
-says err 'outside.llmc.bin: offset 4024: token 4000'
+bad outside.llmc.bin 'outside.llmc.bin: offset 4024: token 4000'
 tokens u32 outside.u32 3000 1500 4000000000
+bad outside.u32 'outside.u32: offset 6000: token 4000000000'
+
+# No pipe is read, and what is not said is not guessed.
+mkfifo pipe.bin
+bad pipe.bin 'a pipe or a device' 'to a file'
+cp plain.bin tokens
 # shellcheck disable=SC2086
-run 1 train "$GPT2" $OPTIONS --steps 60 --data outside.u32 --out outside3
-says err 'outside.u32: offset 6000: token 4000000000'
+refused 1 'tokens: ' 'format' 'u16' -- train "$GPT2" $OPTIONS --set vocab=50257 --data tokens --out nothing
+
+# A pattern names many files, in the order of their names.
+# shellcheck disable=SC2086
+run 0 train "$GPT2" $OPTIONS --data '[ot][nw][eo].bin' --out pattern --log pattern.log
+steps_of many.log >a
+steps_of pattern.log >b
+same a b
+
+# A file that is cut off during a run: the run says where, and what it has learnt is saved first.
+tokens u16 cut.bin 30000
+# shellcheck disable=SC2086
+"$SGL" train "$GPT2" $OPTIONS --steps 1000000 --data cut.bin --out cut --log cut.log >out 2>err &
+process=$!
+has_lines() { [ -f cut.log ] && [ "$(wc -l <cut.log)" -ge 5 ]; }
+until_true has_lines
+truncate -s 20 cut.bin
+status=0
+wait "$process" || status=$?
+[ "$status" -eq 1 ] || fail "the run ended with status $status, not 1"
+says err 'cut.bin: offset ' 'the file ends before it; it had 60000 bytes'
+[ -d "cut/$(printf 'step-%08d' "$(wc -l <cut.log)")" ] || fail "the last step of the log is not saved: $(ls cut)"
 
 # Texts: too short, and none named.
 printf 'a short text' >short.txt

@@ -135,13 +135,13 @@ static inline int64_t fault_allocations(fault_body body, void *context, bool str
 /* ---- files -------------------------------------------------------------------------------------------------- */
 
 /* A table of file operations around another one. A failing write leaves half of its bytes behind, as a full disk or a
- * kill does; a failing close or unmap still closes. */
+ * kill does; a failing close still closes. */
 typedef struct fault_files {
     sglcore_io io; /* env->io = &files.io */
     const sglcore_io *real;
     fault_counter counter;
     int error; /* errno of the failure */
-    int64_t open_files, live_maps;
+    int64_t open_files;
 } fault_files;
 
 static inline int fault_refuse(const fault_files *files)
@@ -244,21 +244,13 @@ static inline int fault_list(void *user, const char *path, int (*each)(void *con
     return files->real->list(files->real->user, path, each, context);
 }
 
-static inline int fault_map(void *user, int fd, int64_t bytes, void **data)
+static inline int fault_lock(void *user, const char *path, int *fd)
 {
     fault_files *files = user;
     if (fault_now(&files->counter)) return fault_refuse(files);
-    int result = files->real->map(files->real->user, fd, bytes, data);
-    if (result == 0) files->live_maps++;
+    int result = files->real->lock(files->real->user, path, fd);
+    if (result == 0) files->open_files++;
     return result;
-}
-
-static inline int fault_unmap(void *user, void *data, int64_t bytes)
-{
-    fault_files *files = user;
-    int result = files->real->unmap(files->real->user, data, bytes);
-    files->live_maps--;
-    return fault_now(&files->counter) ? fault_refuse(files) : result;
 }
 
 /* `files` must not move afterwards: the table points to it. */
@@ -278,8 +270,7 @@ static inline void fault_files_init(fault_files *files, int64_t fail_at, bool fo
                 .make_dir = fault_make_dir,
                 .sync_dir = fault_sync_dir,
                 .list = fault_list,
-                .map = fault_map,
-                .unmap = fault_unmap },
+                .lock = fault_lock },
         .real = &sglcore_io_posix,
         .counter = { .fail_at = fail_at, .for_ever = for_ever },
         .error = EIO,
@@ -313,7 +304,6 @@ static inline int64_t fault_operations(fault_body body, void *context, fault_che
             assert_int_equal(heap.live_bytes, 0);
             assert_int_equal(env.bytes_in_use, 0);
             assert_int_equal(files.open_files, 0);
-            assert_int_equal(files.live_maps, 0);
             if (check != NULL) check(context, status, tripped, for_ever != 0);
             reached = n - 1;
         }

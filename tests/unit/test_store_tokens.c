@@ -2,6 +2,8 @@
  * files. Started in an empty folder. */
 #include "tokens_cases.h"
 
+#include <sys/stat.h>
+
 /* ---- formats ---------------------------------------------------------------------------------------------------- */
 
 /* The file is read as tokens 100, 101, ..., 179, whatever its format. */
@@ -38,9 +40,8 @@ static void test_formats(void **state)
     write_tokens("tokens.u32", 4, 100, 80, NULL);
     write_tokens("gpt2.bin", 2, 100, 80, (uint32_t[]){ 20240520, 1, 80 });
     write_tokens("llama3.dat", 4, 100, 80, (uint32_t[]){ 20240801, 7, 80 });
-    assert_reads("text.txt", NULL, 0xFF);
     assert_reads("text.txt", "bytes", 0xFF);
-    assert_reads("plain", NULL, 0xFF);
+    assert_reads("plain", "bytes", 0xFF);
     assert_reads("tokens.u16", NULL, 0xFFFF);
     assert_reads("tokens.u16", "u16", 0xFFFF);
     assert_reads("tokens.bin", NULL, 0xFFFF);
@@ -268,12 +269,103 @@ static void test_two_files(void **state)
     assert_int_equal(tokens_env.bytes_in_use, 0);
 }
 
+/* ---- many files ------------------------------------------------------------------------------------------------- */
+
+/* More files than are open at a time, named by a pattern: in the order of their names, whatever the order of the folder, and
+ * each read again when it was closed in between. */
+static void test_pattern(void **state)
+{
+    (void)state;
+    enum { FILES = 2 * 64 + 7 };
+    static int32_t starts[ROWS_MOST];
+    char name[64];
+    assert_int_equal(mkdir("shards", 0777), 0);
+    for (int i = FILES; i-- > 0;) {
+        snprintf(name, sizeof name, "shards/train_%03d.u32", i);
+        write_tokens(name, 4, (uint32_t)i * 1000, 9, NULL);
+    }
+    write_tokens("shards/.train_hidden.u32", 4, 500000, 9, NULL);
+    write_tokens("shards/valid_000.u32", 4, 500000, 9, NULL);
+    write_tokens("shards/odd[1]*.u32", 4, 600000, 9, NULL);
+    const char *paths[] = { "shards/train_*.u32", "shards/odd[1]*.u32" }; /* the second is a file's own name */
+    sgl_tokens_config config = config_of(paths, 2);
+    config.batch = 1;
+    config.held_out = 0.01; /* the last tokens: of the last file */
+    sglstore_tokens *tokens;
+    must(sglstore_tokens_open(&tokens_env, &config, &tokens));
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        int64_t count = read_epoch(tokens, epoch, starts);
+        assert_int_equal(count, FILES - 1); /* what is held out has taken the windows of the last two */
+        qsort(starts, (size_t)count, sizeof starts[0], ascending);
+        for (int i = 0; i < count; i++) assert_int_equal(starts[i], i * 1000);
+    }
+    sglstore_tokens_free(tokens);
+    paths[0] = "train_*.u32";
+    assert_int_equal(sglstore_tokens_open(&tokens_env, &config, &tokens), SGL_NOT_FOUND);
+    assert_string_equal(tokens_env.message, "train_*.u32: no file in . has a name of this pattern");
+    paths[0] = "nowhere/train_?.u32";
+    assert_int_equal(sglstore_tokens_open(&tokens_env, &config, &tokens), SGL_NOT_FOUND);
+    assert_string_equal(tokens_env.message, "cannot list nowhere/: No such file or directory");
+    assert_int_equal(tokens_env.bytes_in_use, 0);
+}
+
+/* A file that is cut off while it is read ends no process: the batch that meets the end says where. One that is made anew
+ * when it has to be opened again is another file. */
+static void test_files_that_change(void **state)
+{
+    (void)state;
+    int32_t inputs[32], targets[32];
+    write_tokens("cut.u32", 4, 0, 1000, NULL);
+    sglstore_tokens *tokens = open_one("cut.u32", NULL);
+    must(sglstore_tokens_train(tokens, 0, inputs, targets));
+    assert_int_equal(truncate("cut.u32", 402), 0);
+    int refused = 0;
+    for (int64_t cursor = 0; cursor < 30; cursor++) {
+        if (sglstore_tokens_train(tokens, cursor, inputs, targets) == SGL_OK) continue;
+        refused++;
+        long long offset = 0;
+        assert_int_equal(
+            sscanf(tokens_env.message, "cut.u32: offset %lld: the file ends before it; it had 4000 bytes", &offset), 1);
+        assert_in_range(offset, 402, 4000);
+    }
+    assert_in_range(refused, 25, 30);
+    assert_int_equal(truncate("cut.u32", 4000), 0);
+    must(sglstore_tokens_train(tokens, 0, inputs, targets));
+    sglstore_tokens_free(tokens);
+
+    enum { FILES = 70 };
+    const char *paths[FILES];
+    static char names[FILES][32];
+    for (int i = 0; i < FILES; i++) {
+        snprintf(names[i], sizeof names[i], "one_%02d.u32", i);
+        write_tokens(names[i], 4, 0, 100, NULL);
+        paths[i] = names[i];
+    }
+    sgl_tokens_config config = config_of(paths, FILES);
+    must(sglstore_tokens_open(&tokens_env, &config, &tokens));
+    write_tokens("one_03.u32", 4, 0, 90, NULL); /* of the first ones, which are closed by now */
+    refused = 0;
+    for (int64_t cursor = 0; cursor < sglstore_tokens_sizes_of(tokens).train_batches; cursor++)
+        refused += sglstore_tokens_train(tokens, cursor, inputs, targets) == SGL_CORRUPT;
+    assert_true(refused > 0);
+    assert_string_equal(tokens_env.message,
+                        "one_03.u32: the file has changed: it had 400 bytes when it was opened, now 360");
+    sglstore_tokens_free(tokens);
+    assert_int_equal(tokens_env.bytes_in_use, 0);
+}
+
 int main(void)
 {
     tokens_env_init();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats), cmocka_unit_test(test_epochs),   cmocka_unit_test(test_every_window_count),
-        cmocka_unit_test(test_restart), cmocka_unit_test(test_held_out), cmocka_unit_test(test_two_files),
+        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_every_window_count),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_held_out),
+        cmocka_unit_test(test_two_files),
+        cmocka_unit_test(test_pattern),
+        cmocka_unit_test(test_files_that_change),
     };
     return cmocka_run_group_tests_name("store tokens", tests, NULL, NULL);
 }

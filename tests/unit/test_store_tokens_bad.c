@@ -35,14 +35,23 @@ static void test_bad_files(void **state)
     assert_bad_file("empty", "bytes", SGL_CORRUPT, "empty: the file is empty");
     assert_bad_file("empty", "llmc", SGL_CORRUPT, "empty: the file is empty");
     assert_bad_file("empty", NULL, SGL_CORRUPT, "empty: the file is empty");
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    assert_bad_file(
+        "pipe", "bytes", SGL_INVALID_ARGUMENT,
+        "pipe: it is a pipe or a device, and data are read at any place: write them to a file, and name that");
+    assert_bad_file(
+        "/dev/zero", "u16", SGL_INVALID_ARGUMENT,
+        "/dev/zero: it is a pipe or a device, and data are read at any place: write them to a file, and name "
+        "that");
     write_tokens("short", 1, 0, 8, NULL);
     assert_bad_file("short", "bytes", SGL_CORRUPT,
                     "short: offset 8: the file ends after 8 tokens; one window takes seq + 1 = 9");
     write_tokens("short.u32", 4, 0, 8, NULL);
     assert_bad_file("short.u32", NULL, SGL_CORRUPT,
                     "short.u32: offset 32: the file ends after 8 tokens; one window takes seq + 1 = 9");
-    write_tokens("few", 1, 0, 32, NULL);
-    assert_bad_file("few", NULL, SGL_CORRUPT, "few: 32 tokens for training make 3 windows of 9; a batch needs 4");
+    write_tokens("few.u16", 2, 0, 32, NULL);
+    assert_bad_file("few.u16", NULL, SGL_CORRUPT,
+                    "few.u16: 32 tokens for training make 3 windows of 9; a batch needs 4");
     write_tokens("odd.u16", 1, 0, 81, NULL);
     assert_bad_file("odd.u16", NULL, SGL_CORRUPT,
                     "odd.u16: offset 80: 1 bytes are left, a token takes 2; the file is cut off or not of format u16");
@@ -83,6 +92,36 @@ static void test_headers_that_lie(void **state)
     write_tokens("none.bin", 2, 0, 0, (uint32_t[]){ 20240520, 1, 0 });
     assert_bad_file("none.bin", NULL, SGL_CORRUPT,
                     "none.bin: offset 1024: the file ends after 0 tokens; one window takes seq + 1 = 9");
+}
+
+/* What would train, quietly, on wrong tokens. */
+static void test_formats_that_are_not(void **state)
+{
+    (void)state;
+    static const char *const raw[] = { "u16", "u32", "bytes" };
+    write_tokens("good", 1, 0, 80, NULL);
+    write_tokens("headed", 2, 0, 80, (uint32_t[]){ 20240520, 1, 80 });
+    for (int i = 0; i < 3; i++) {
+        char message[256];
+        snprintf(
+            message, sizeof message,
+            "headed: offset 0: it begins with the header of llm.c (magic number 20240520), which format %s would read "
+            "as tokens; leave the format out, or give \"llmc\"",
+            raw[i]);
+        assert_bad_file("headed", raw[i], SGL_CORRUPT, message);
+    }
+    const char *paths[] = { "good" };
+    sgl_tokens_config config = config_of(paths, 1);
+    config.vocab = 257;
+    assert_refused(
+        &config, SGL_INVALID_ARGUMENT,
+        "good: neither its name (.bin, .u16, .u32) nor a header tells how wide its tokens are, and a vocabulary "
+        "of 257 is more than bytes have; give format = \"u16\", \"u32\", \"llmc\" or \"bytes\"");
+    sglstore_tokens *tokens;
+    config.vocab = 256;
+    must(sglstore_tokens_open(&tokens_env, &config, &tokens));
+    sglstore_tokens_free(tokens);
+    assert_int_equal(tokens_env.bytes_in_use, 0);
 }
 
 static void test_bad_configs(void **state)
@@ -143,6 +182,7 @@ static void assert_offset(const char *path, int64_t header, int width, int64_t v
     sgl_tokens_config config = config_of(paths, 1);
     config.vocab = vocab;
     config.held_out = 0.5;
+    config.format = width == 1 ? "bytes" : NULL;
     put_token(path, header, width, 37, (uint32_t)vocab);
     put_token(path, header, width, 100, (uint32_t)vocab + 1);
     must(sglstore_tokens_open(&tokens_env, &config, &tokens));
@@ -185,14 +225,56 @@ static void test_vocabulary(void **state)
     assert_int_equal(tokens_env.bytes_in_use, 0);
 }
 
+/* The scan at the start finds the first bad token wherever it stands, and reads nothing where none can be. */
+static void test_scan(void **state)
+{
+    (void)state;
+    enum { COUNT = 3 * (1 << 20) / 2 + 5 }; /* of two bytes: three blocks and a little */
+    static uint16_t words[COUNT];
+    static const int64_t places[] = { COUNT - 1, COUNT - 6, (1 << 20) / 2, (1 << 20) / 2 - 1, 0 };
+    const char *paths[] = { "good.u16", "scan.u16" };
+    sgl_tokens_config config = config_of(paths, 2);
+    sglstore_tokens *tokens;
+    volatile sig_atomic_t interrupted = 0;
+    char message[256];
+    config.vocab = 1000;
+    write_tokens("good.u16", 2, 0, 1000, NULL);
+    for (int64_t i = 0; i < COUNT; i++) words[i] = (uint16_t)(i % 1000);
+    for (int i = -1; i < 5; i++) {
+        if (i >= 0) words[places[i]] = 1000;
+        write_bytes("scan.u16", words, sizeof words);
+        must(sglstore_tokens_open(&tokens_env, &config, &tokens));
+        sgl_status status = sglstore_tokens_scan(tokens, i % 2 ? NULL : &interrupted);
+        assert_int_equal(status, i < 0 ? SGL_OK : SGL_CORRUPT);
+        if (i >= 0) {
+            snprintf(message, sizeof message, "scan.u16: offset %lld: token 1000 is outside the vocabulary of 1000",
+                     (long long)places[i] * 2);
+            assert_string_equal(tokens_env.message, message);
+        }
+        sglstore_tokens_free(tokens);
+    }
+    interrupted = 1;
+    must(sglstore_tokens_open(&tokens_env, &config, &tokens));
+    assert_int_equal(sglstore_tokens_scan(tokens, &interrupted), SGL_INTERRUPTED);
+    assert_string_equal(tokens_env.message, "good.u16: interrupted while its tokens were checked");
+    sglstore_tokens_free(tokens);
+    config.vocab = 1 << 16;
+    must(sglstore_tokens_open(&tokens_env, &config, &tokens));
+    must(sglstore_tokens_scan(tokens, &interrupted)); /* there is nothing to be interrupted */
+    sglstore_tokens_free(tokens);
+    assert_int_equal(tokens_env.bytes_in_use, 0);
+}
+
 int main(void)
 {
     tokens_env_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_headers_that_lie),
+        cmocka_unit_test(test_formats_that_are_not),
         cmocka_unit_test(test_bad_configs),
         cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_scan),
     };
     return cmocka_run_group_tests_name("store tokens, bad files", tests, NULL, NULL);
 }

@@ -1,14 +1,14 @@
 /* io.c -- files: the POSIX table of operations, and whole files read and written through whatever table the env has.
  *
  * In: paths and bytes. Out: a status whose message names the action, the path and the reason. A file is only ever
- * replaced by a rename of a complete, synced one. No lock is taken: the names of files in the making are unique. */
+ * replaced by a rename of a complete, synced one, whose name in the making is unique: that needs no lock. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ static int posix_open(const char *path, int flags, int *fd)
 static int posix_open_read(void *user, const char *path, int *fd)
 {
     (void)user;
-    return posix_open(path, O_RDONLY, fd);
+    return posix_open(path, O_RDONLY | O_NONBLOCK, fd);
 }
 
 static int posix_open_write(void *user, const char *path, int *fd)
@@ -93,6 +93,10 @@ static int posix_size(void *user, int fd, int64_t *bytes)
         errno = EISDIR;
         return -1;
     }
+    if (!S_ISREG(facts.st_mode)) {
+        errno = ESPIPE;
+        return -1;
+    }
     *bytes = (int64_t)facts.st_size;
     return 0;
 }
@@ -153,21 +157,19 @@ static int posix_list(void *user, const char *path, int (*each)(void *context, c
     return result;
 }
 
-static int posix_map(void *user, int fd, int64_t bytes, void **data)
+static int posix_lock(void *user, const char *path, int *fd)
 {
     (void)user;
-    *data = NULL;
-    if (bytes == 0) return 0;
-    void *mapped = mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapped == MAP_FAILED) return -1;
-    *data = mapped;
-    return 0;
-}
-
-static int posix_unmap(void *user, void *data, int64_t bytes)
-{
-    (void)user;
-    return bytes == 0 ? 0 : munmap(data, (size_t)bytes);
+    if (posix_open(path, O_RDWR | O_CREAT, fd) != 0) return -1;
+    int result;
+    do {
+        result = flock(*fd, LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return 0;
+    int reason = errno;
+    (void)posix_close(user, *fd); /* nothing was written through it */
+    errno = reason;
+    return -1;
 }
 
 const sglcore_io sglcore_io_posix = {
@@ -183,8 +185,7 @@ const sglcore_io sglcore_io_posix = {
     .make_dir = posix_make_dir,
     .sync_dir = posix_sync_dir,
     .list = posix_list,
-    .map = posix_map,
-    .unmap = posix_unmap,
+    .lock = posix_lock,
 };
 
 /* ---- whole files -------------------------------------------------------------------------------------------- */

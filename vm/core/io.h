@@ -9,22 +9,22 @@
 
 typedef struct sglcore_io {
     void *user;
-    int (*open_read)(void *user, const char *path, int *fd);
+    int (*open_read)(void *user, const char *path, int *fd);  /* never waits, not even for the writer of a pipe */
     int (*open_write)(void *user, const char *path, int *fd); /* creates or truncates */
     int (*read_at)(void *user, int fd, void *data, size_t bytes, int64_t offset,
                    size_t *got);                                      /* short only at the end */
     int (*write)(void *user, int fd, const void *data, size_t bytes); /* all or -1 */
     int (*sync)(void *user, int fd);
     int (*close)(void *user, int fd);
-    int (*size)(void *user, int fd, int64_t *bytes);
+    int (*size)(void *user, int fd, int64_t *bytes); /* ESPIPE: a pipe or a device, which has none */
     int (*rename)(void *user, const char *from, const char *to);
     int (*remove)(void *user, const char *path);   /* a file or an empty folder */
     int (*make_dir)(void *user, const char *path); /* an existing folder is no error */
     int (*sync_dir)(void *user, const char *path);
     /* Every name but "." and "..", in no order. An `each` that returns other than 0 ends the list, which returns it. */
     int (*list)(void *user, const char *path, int (*each)(void *context, const char *name), void *context);
-    int (*map)(void *user, int fd, int64_t bytes, void **data); /* read-only, private; 0 bytes give NULL */
-    int (*unmap)(void *user, void *data, int64_t bytes);
+    int (*lock)(void *user, const char *path,
+                int *fd); /* creates the file; EWOULDBLOCK: another holds it; ends at close */
 } sglcore_io;
 
 extern const sglcore_io sglcore_io_posix;

@@ -13,6 +13,7 @@ typedef struct sglexec_device sglexec_device; /* the backend's own */
 
 typedef struct sglexec_device_ops {
     const char *name;
+    bool blank; /* it computes nothing: what is read from it was not learnt, and is neither told nor saved */
     sgl_status (*open)(sglcore_env *env, int threads, sglexec_device **device);
     void (*close)(sglexec_device *device);
 

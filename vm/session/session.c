@@ -40,6 +40,7 @@ void sgl_session_free(sgl_session *session)
     if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
     if (session->arena) session->ops->free(session->device, session->arena, session->arena_bytes);
     session->ops->close(session->device);
+    sglsession_unlock(session);
     sglir_graph_free(session->layout);
     sglsession_link_out(&session->link);
     sglcore_free(env, session, sizeof *session);
@@ -441,6 +442,8 @@ sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s)
     if (!session || !flops_per_s) return SGL_INVALID_ARGUMENT;
     return session->ops->peak_flops(session->device, flops_per_s);
 }
+
+int sgl_session_computes(const sgl_session *session) { return session && !session->ops->blank; }
 
 int64_t sgl_session_bytes(const sgl_session *session) { return session ? session->state_planned : 0; }
 

@@ -79,7 +79,9 @@ struct sgl_session {
     int64_t state_bytes, state_planned;
     void *arena; /* device block that all programs use in turn: nothing in it outlives a step */
     int64_t arena_bytes, arena_planned;
-    bool torn; /* a program that learns failed or was stopped within a step: the states are of no step */
+    char *locked; /* the folder of checkpoints that this session alone may write; NULL: none */
+    int lock;     /* its file */
+    bool torn;    /* a program that learns failed or was stopped within a step: the states are of no step */
     sglsession_link *programs;
 };
 
@@ -109,6 +111,8 @@ sgl_status sglsession_same_vm(sgl_vm *vm, const sgl_vm *other, const char *call,
 /* INVALID_ARGUMENT, with the message in `vm`, unless graph and plan (NULL is allowed) are of that VM; TYPE where the graph
  * wants a state that the session has otherwise. */
 sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *call);
+/* Gives the folder of sgl_checkpoint_lock back. */
+void sglsession_unlock(sgl_session *session);
 /* Frees what the last sgl_checkpoint_find handed out. */
 void sglsession_forget_found(sgl_vm *vm);
 /* The plan of the host, or the default one, with what the session's device runs whole. */

@@ -173,15 +173,58 @@ static void scatter(sgl_session *session, saved *s)
     sglcore_vec_free(&session->vm->env, &s->places);
 }
 
+void sglsession_unlock(sgl_session *session)
+{
+    sglcore_env *env = &session->vm->env;
+    if (!session->locked) return;
+    sglstore_unlock(env, session->lock);
+    sglcore_free(env, session->locked, strlen(session->locked) + 1);
+    session->locked = NULL;
+}
+
+sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir)
+{
+    if (!session) return SGL_INVALID_ARGUMENT;
+    if (session->locked && dir && strcmp(session->locked, dir) == 0) return SGL_OK;
+    sglsession_unlock(session); /* first: the same folder may have two names */
+    if (!dir) return SGL_OK;
+    sglcore_env *env = &session->vm->env;
+    char *kept = sglcore_alloc(env, strlen(dir) + 1);
+    if (!kept) return SGL_OUT_OF_MEMORY;
+    strcpy(kept, dir);
+    sgl_status status = sglstore_lock(env, dir, &session->lock);
+    if (status == SGL_OK)
+        session->locked = kept;
+    else
+        sglcore_free(env, kept, strlen(kept) + 1);
+    return status;
+}
+
+static sgl_status save_locked(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep);
+
 sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
 {
     if (!session || !dir || step < 0) return SGL_INVALID_ARGUMENT;
     sglcore_env *env = &session->vm->env;
+    if (session->ops->blank)
+        return sglcore_fail(env, SGL_UNSUPPORTED,
+                            "sgl_checkpoint_save: the device '%s' computes nothing: there is nothing to save",
+                            session->ops->name);
     if (session->torn)
         return sglcore_fail(
             env, SGL_WRONG_STATE,
             "sgl_checkpoint_save: a step failed or was stopped half-way, and the states are of no step; load a "
             "checkpoint first");
+    bool held = session->locked && strcmp(session->locked, dir) == 0;
+    SGLCORE_TRY(sgl_checkpoint_lock(session, dir));
+    sgl_status status = save_locked(session, dir, step, meta, keep);
+    if (!held) sglsession_unlock(session);
+    return status;
+}
+
+static sgl_status save_locked(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
+{
+    sglcore_env *env = &session->vm->env;
     saved s = { 0 };
     SGLCORE_VEC(sglstore_source) sources = { 0 };
     sgl_status status = sglsession_ready_states(session);
@@ -222,12 +265,12 @@ sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int param
 sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta, int64_t *step)
 {
     if (!vm || !dir || !path || !meta || !step) return SGL_INVALID_ARGUMENT;
-    sglsession_forget_found(vm);
-    *path = *meta = NULL;
-    SGLCORE_TRY(sglstore_checkpoint_find(&vm->env, dir, &vm->found_path, &vm->found_meta, step));
-    *path = vm->found_path;
-    *meta = vm->found_meta;
-    return SGL_OK;
+    char *found_path, *found_meta;
+    sgl_status status = sglstore_checkpoint_find(&vm->env, dir, &found_path, &found_meta, step);
+    sglsession_forget_found(vm); /* not before: `dir` may be what was found before */
+    *path = vm->found_path = found_path;
+    *meta = vm->found_meta = found_meta;
+    return status;
 }
 
 void sglsession_forget_found(sgl_vm *vm)

@@ -2,8 +2,9 @@
  *
  * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a session
  * whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate, clipping
- * and norms are fetches of the program. Odd invariant: between the first step and the last the loop itself allocates
- * nothing; only evaluation and saving may. */
+ * and norms are fetches of the program. Whatever fails but a step itself (a log that is full, data that end, an evaluation),
+ * the steps since the last checkpoint are saved first. Odd invariant: between the first step and the last the loop itself
+ * allocates nothing; only evaluation and saving may. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,9 +17,11 @@ typedef struct trainer {
     const sgl_train_config *config;
     int64_t step;      /* done */
     int64_t end;       /* leave after this one */
-    int64_t saved;     /* step of the last checkpoint, -1: none yet */
+    int64_t saved;     /* step of the last checkpoint, written or tried, -1: none yet */
     int64_t evaluated; /* step of the last evaluation, -1: none yet */
     int64_t tokens;    /* per step */
+    bool lost;         /* a step failed, or was stopped within: nothing is saved after it */
+    bool interrupted;  /* what gives the data was interrupted */
     int count;         /* rank-0 fetches */
     const char **names;
     double *values;
@@ -55,6 +58,7 @@ static sgl_status find_scalars(trainer *t)
     const char *name;
     sgl_type type;
     int total = 0;
+    if (t->session->ops->blank) return SGL_OK; /* zeros that nobody computed are no loss */
     for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
         total += type.rank == 0;
     if (total == 0) return SGL_OK;
@@ -73,7 +77,7 @@ static sgl_status read_scalars(trainer *t)
     const char *name;
     sgl_type type;
     int at = 0;
-    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+    for (int i = 0; t->count && sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
         if (type.rank == 0) SGLCORE_TRY(fetch_scalar(t->config->train, name, type.dtype, &t->values[at++]));
     return SGL_OK;
 }
@@ -111,11 +115,23 @@ static sgl_status feed_tokens(trainer *t, sgl_program *program, int64_t cursor, 
     return feed_if_read(program, "targets", tokens->targets, tokens->buffer_bytes);
 }
 
+/* INTERRUPTED: a script that makes the data was left; nothing is lost by it, and the loop ends as if it had looked itself. */
 static sgl_status feed_batch(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
 {
     if (t->config->tokens) return feed_tokens(t, program, cursor, is_eval);
-    if (t->config->feed) return t->config->feed(t->config->user, program, cursor, is_eval);
-    return SGL_OK;
+    if (!t->config->feed) return SGL_OK;
+    sgl_status status = t->config->feed(t->config->user, program, cursor, is_eval);
+    if (status == SGL_INTERRUPTED) t->interrupted = true;
+    return status;
+}
+
+static bool stopping(const trainer *t) { return t->interrupted || t->session->vm->interrupted; }
+
+static sgl_status step_program(trainer *t, sgl_program *program)
+{
+    sgl_status status = sgl_step(program);
+    if (status == SGL_INTERRUPTED || (status != SGL_OK && program == t->config->train)) t->lost = true;
+    return status;
 }
 
 static int64_t tokens_per_step(const sgl_program *program)
@@ -151,20 +167,20 @@ static sgl_status evaluate(trainer *t)
     for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0;
          i++) {}
     int64_t batches = eval_batches(t);
-    for (int64_t b = 0; b < batches && !t->session->vm->interrupted; b++) {
+    for (int64_t b = 0; b < batches && !stopping(t); b++) {
         sgl_status status = feed_batch(t, eval, b, true);
-        if (status == SGL_NOT_FOUND && !t->config->tokens) break;
+        if (t->interrupted || (status == SGL_NOT_FOUND && !t->config->tokens)) break;
         if (status != SGL_OK) return status;
         SGLCORE_TRY(feed_number(eval, "step", t->step));
         SGLCORE_TRY(feed_number(eval, "seed", (int64_t)t->config->seed));
-        SGLCORE_TRY(sgl_step(eval));
+        SGLCORE_TRY(step_program(t, eval));
         double batch_sum, batch_count;
         SGLCORE_TRY(fetch_scalar(eval, "loss_sum", sum_type.dtype, &batch_sum));
         SGLCORE_TRY(fetch_scalar(eval, "count", count_type.dtype, &batch_count));
         loss_sum += batch_sum;
         count += batch_count;
     }
-    if (t->session->vm->interrupted) return SGL_OK; /* of some batches: no figure to tell */
+    if (stopping(t)) return SGL_OK; /* of some batches: no figure to tell */
     t->evaluated = t->step;
     if (!t->config->on_eval || count <= 0) return SGL_OK;
     return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
@@ -220,11 +236,11 @@ static sgl_status check_meta(const trainer *t)
 static sgl_status save(trainer *t)
 {
     sglcore_text meta = { 0 };
+    t->saved = t->step;
     sgl_status status = make_meta(t, &meta);
     if (status == SGL_OK) status = sgl_checkpoint_save(t->session, t->config->out, t->step, meta.data, t->config->keep);
     sglcore_text_free(t->env, &meta);
     if (status != SGL_OK) return status;
-    t->saved = t->step;
     char path[4096];
     int length = snprintf(path, sizeof path, "%s/step-%08lld", t->config->out, (long long)t->step);
     if (!t->config->on_save || length < 0 || length >= (int)sizeof path) return SGL_OK;
@@ -237,10 +253,11 @@ static sgl_status one_step(trainer *t)
 {
     sgl_program *train = t->config->train;
     int64_t start = sglcore_now_ns();
-    SGLCORE_TRY(feed_batch(t, train, t->step, false));
+    sgl_status status = feed_batch(t, train, t->step, false);
+    if (status != SGL_OK) return t->interrupted ? SGL_OK : status;
     SGLCORE_TRY(feed_number(train, "step", t->step + 1));
     SGLCORE_TRY(feed_number(train, "seed", (int64_t)t->config->seed));
-    sgl_status status = sgl_step(train);
+    status = step_program(t, train);
     if (status == SGL_INTERRUPTED)
         return sglcore_fail_at(t->env, status, "step %lld is not finished and not kept", (long long)t->step + 1);
     if (status != SGL_OK) return status;
@@ -261,21 +278,40 @@ static bool due(int64_t step, int64_t every) { return every > 0 && step > 0 && s
 static sgl_status evaluate_if_due(trainer *t)
 {
     const sgl_train_config *c = t->config;
-    bool wanted = c->eval && (due(t->step, c->eval_every) || t->step == c->steps);
-    return wanted && t->evaluated != t->step && !t->session->vm->interrupted ? evaluate(t) : SGL_OK;
+    bool wanted = c->eval && !t->session->ops->blank && (due(t->step, c->eval_every) || t->step == c->steps);
+    return wanted && t->evaluated != t->step && !stopping(t) ? evaluate(t) : SGL_OK;
+}
+
+static bool is_unsaved(const trainer *t)
+{
+    return t->config->out && t->saved != t->step && t->step > t->config->start_step;
+}
+
+/* What failed outside of a step need not cost the steps since the last checkpoint. The first error stays the one told. */
+static sgl_status save_what_is_done(trainer *t, sgl_status failed)
+{
+    if (failed == SGL_OK || t->lost || !is_unsaved(t)) return failed;
+    char why[sizeof t->env->message];
+    memcpy(why, t->env->message, sizeof why);
+    if (save(t) == SGL_OK)
+        memcpy(t->env->message, why, sizeof why);
+    else
+        sglcore_fail_at(t->env, failed, "%s; and what was learnt until step %lld could not be saved", why,
+                        (long long)t->step);
+    return failed;
 }
 
 static sgl_status run(trainer *t)
 {
     const sgl_train_config *c = t->config;
     SGLCORE_TRY(evaluate_if_due(t)); /* one that a run which was interrupted at this step has left out */
-    while (t->step < t->end && !t->session->vm->interrupted) {
+    while (t->step < t->end && !stopping(t)) {
         SGLCORE_TRY(one_step(t));
         SGLCORE_TRY(evaluate_if_due(t));
-        if (c->out && due(t->step, c->save_every)) SGLCORE_TRY(save(t));
+        if (c->out && due(t->step, c->save_every) && t->saved != t->step) SGLCORE_TRY(save(t));
     }
-    if (c->out && t->saved != t->step && t->step > c->start_step) SGLCORE_TRY(save(t));
-    if (!t->session->vm->interrupted) return SGL_OK;
+    if (is_unsaved(t)) SGLCORE_TRY(save(t));
+    if (!stopping(t)) return SGL_OK;
     sglsession_resume(t->session->vm);
     return sglcore_fail(t->env, SGL_INTERRUPTED, "interrupted after step %lld", (long long)t->step);
 }
@@ -291,11 +327,25 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
     if (c->eval && !c->tokens && !c->feed && c->eval_batches <= 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT,
                             "sgl_train: nothing says where evaluation ends; give tokens, feed or eval_batches");
+    if (c->out && session->ops->blank)
+        return sglcore_fail(
+            env, SGL_UNSUPPORTED,
+            "sgl_train: the device '%s' computes nothing: there is nothing to save in %s, leave out NULL",
+            session->ops->name, c->out);
     if (c->start_step > c->steps)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT,
                             "sgl_train: %lld steps are done already, the run has %lld; ask for more steps",
                             (long long)c->start_step, (long long)c->steps);
     return SGL_OK;
+}
+
+/* A run that goes on from a step leaves the later ones that are there: they are not to be found as its own. */
+static sgl_status claim_folder(const trainer *t)
+{
+    const sgl_train_config *c = t->config;
+    if (!c->out) return SGL_OK;
+    SGLCORE_TRY(sgl_checkpoint_lock(t->session, c->out));
+    return c->start_step > 0 ? sglstore_set_aside(t->env, c->out, c->start_step) : SGL_OK;
 }
 
 sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
@@ -311,10 +361,13 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
                   .end = config->steps,
                   .tokens = tokens_per_step(config->train) };
     if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
+    bool held = config->out && session->locked && strcmp(session->locked, config->out) == 0;
     sgl_status status = sglsession_ready(config->train);
     if (status == SGL_OK) status = check_meta(&t);
+    if (status == SGL_OK) status = claim_folder(&t);
     if (status == SGL_OK) status = find_scalars(&t);
-    if (status == SGL_OK) status = run(&t);
+    if (status == SGL_OK) status = save_what_is_done(&t, run(&t));
+    if (config->out && !held) sglsession_unlock(session);
     sglcore_free(t.env, t.names, (size_t)t.count * sizeof *t.names);
     sglcore_free(t.env, t.values, (size_t)t.count * sizeof *t.values);
     return status;

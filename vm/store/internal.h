@@ -31,6 +31,8 @@ extern const sglstore_part sglstore_parts[SGLSTORE_PARTS];
 typedef struct sglstore_path {
     char text[4096];
 } sglstore_path;
+/* Makes a folder and those above it (save.c). */
+sgl_status sglstore_make_dirs(sglcore_env *env, const char *dir);
 sgl_status sglstore_join(sglcore_env *env, sglstore_path *path, const char *dir, const char *name);
 
 /* A tensor as the manifest has it. */

@@ -56,6 +56,9 @@ typedef struct byte_model {
     sglcore_env *env;
     int order; /* bytes of context */
     count_table contexts[ORDER_MOST + 1], pairs[ORDER_MOST + 1];
+    unsigned char *piece; /* of a file */
+    double sum;           /* of nats, over `measured` bytes */
+    int64_t measured;
 } byte_model;
 
 /* The last `order` bytes as a number. */
@@ -90,39 +93,50 @@ static double probability(byte_model *m, uint64_t history, int known, unsigned c
     return p;
 }
 
-static sgl_status count_training(byte_model *m, const sglstore_tokens *t)
+enum { PIECE = 1 << 16 };
+
+typedef sgl_status (*each_byte)(byte_model *m, uint64_t history, int64_t seen, unsigned char byte);
+
+/* Hands the bytes [from, to) of a file over, each with the bytes before it, of which there are `seen`. */
+static sgl_status read_bytes(byte_model *m, sglstore_tokens *t, sglstore_token_file *f, int64_t from, int64_t to,
+                             each_byte each)
 {
-    for (int i = 0; i < t->file_count; i++) {
-        const unsigned char *bytes = t->files[i].mapped;
-        uint64_t history = 0;
-        for (int64_t at = 0; at < t->files[i].limit; at++) {
-            SGLCORE_TRY(count_byte(m, history, at < ORDER_MOST ? (int)at : ORDER_MOST, bytes[at]));
-            history = history << 8 | bytes[at];
+    uint64_t history = 0;
+    for (int64_t piece = from; piece < to; piece += PIECE) {
+        int64_t bytes = to - piece < PIECE ? to - piece : PIECE;
+        SGLCORE_TRY(sglstore_tokens_bytes(t, f, f->start + piece, m->piece, bytes));
+        for (int64_t i = 0; i < bytes; i++) {
+            SGLCORE_TRY(each(m, history, piece + i - from, m->piece[i]));
+            history = history << 8 | m->piece[i];
         }
     }
     return SGL_OK;
 }
 
-/* The held-out bytes that evaluation batches predict: all but the first of each file. */
-static sgl_status measure(byte_model *m, const sglstore_tokens *t, double *nats)
+static int known_of(int64_t seen) { return seen < ORDER_MOST ? (int)seen : ORDER_MOST; }
+
+static sgl_status train_byte(byte_model *m, uint64_t history, int64_t seen, unsigned char byte)
 {
-    double sum = 0;
-    int64_t count = 0;
-    for (int i = 0; i < t->file_count; i++) {
-        const sglstore_token_file *f = &t->files[i];
-        uint64_t history = 0;
-        for (int64_t at = f->limit; at < f->count; at++) {
-            int64_t seen = at - f->limit;
-            if (seen > 0) {
-                sum -= log(probability(m, history, seen < ORDER_MOST ? (int)seen : ORDER_MOST, f->mapped[at]));
-                count++;
-            }
-            history = history << 8 | f->mapped[at];
-        }
-    }
-    if (count == 0) return sglcore_fail(t->env, SGL_NOT_FOUND, "%s: nothing is held out", t->files[0].path);
-    *nats = sum / (double)count;
+    return count_byte(m, history, known_of(seen), byte);
+}
+
+/* Evaluation batches predict all but the first byte of each file. */
+static sgl_status measure_byte(byte_model *m, uint64_t history, int64_t seen, unsigned char byte)
+{
+    if (seen == 0) return SGL_OK;
+    m->sum -= log(probability(m, history, known_of(seen), byte));
+    m->measured++;
     return SGL_OK;
+}
+
+static sgl_status count_and_measure(byte_model *m, sglstore_tokens *t)
+{
+    for (int i = 0; i < t->file_count; i++)
+        SGLCORE_TRY(read_bytes(m, t, &t->files[i], 0, t->files[i].limit, train_byte));
+    for (int i = 0; i < t->file_count; i++)
+        SGLCORE_TRY(read_bytes(m, t, &t->files[i], t->files[i].limit, t->files[i].count, measure_byte));
+    if (m->measured) return SGL_OK;
+    return sglcore_fail(t->env, SGL_NOT_FOUND, "%s: nothing is held out", t->files[0].path);
 }
 
 sgl_status sglstore_tokens_ngram_loss(sglstore_tokens *tokens, int order, double *nats)
@@ -134,9 +148,10 @@ sgl_status sglstore_tokens_ngram_loss(sglstore_tokens *tokens, int order, double
         if (tokens->files[i].width != 1)
             return sglcore_fail(tokens->env, SGL_UNSUPPORTED, "%s: a byte model needs a file of bytes",
                                 tokens->files[i].path);
-    byte_model m = { .env = tokens->env, .order = order - 1 };
-    sgl_status status = count_training(&m, tokens);
-    if (status == SGL_OK) status = measure(&m, tokens, nats);
+    byte_model m = { .env = tokens->env, .order = order - 1, .piece = sglcore_alloc(tokens->env, PIECE) };
+    sgl_status status = m.piece ? count_and_measure(&m, tokens) : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK) *nats = m.sum / (double)m.measured;
+    sglcore_free(m.env, m.piece, PIECE);
     for (int k = 0; k <= ORDER_MOST; k++) {
         sglcore_free(m.env, m.contexts[k].rows, m.contexts[k].capacity * sizeof *m.contexts[k].rows);
         sglcore_free(m.env, m.pairs[k].rows, m.pairs[k].capacity * sizeof *m.pairs[k].rows);

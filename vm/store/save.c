@@ -141,8 +141,7 @@ static sgl_status remove_old(sglcore_env *env, const char *dir, int64_t saved, i
     return only_warn(env, status);
 }
 
-/* Makes a folder and those above it. */
-static sgl_status make_dirs(sglcore_env *env, const char *dir)
+sgl_status sglstore_make_dirs(sglcore_env *env, const char *dir)
 {
     sglstore_path path;
     size_t length = strlen(dir);
@@ -203,7 +202,7 @@ static sgl_status save_beside(sglcore_env *env, const char *dir, int64_t step, c
 {
     sglstore_path partial;
     SGLCORE_TRY(sglstore_folder_path(env, &partial, dir, (sglstore_folder){ step, SGLSTORE_PARTIAL }));
-    SGLCORE_TRY(make_dirs(env, partial.text));
+    SGLCORE_TRY(sglstore_make_dirs(env, partial.text));
     sgl_status status = write_folder(env, partial.text, step, meta, sources, count);
     if (status == SGL_OK) status = verify_folder(env, partial.text);
     if (status == SGL_OK) status = put_in_place(env, dir, step, partial.text);
@@ -220,7 +219,7 @@ sgl_status sglstore_checkpoint_save(sglcore_env *env, const char *dir, int64_t s
 {
     const char *text = meta != NULL ? meta : "{}";
     SGLCORE_TRY(check_arguments(env, step, text, sources, count));
-    SGLCORE_TRY(make_dirs(env, dir));
+    SGLCORE_TRY(sglstore_make_dirs(env, dir));
     SGLCORE_TRY(sweep(env, dir));
     SGLCORE_TRY(save_beside(env, dir, step, text, sources, count));
     return keep > 0 ? remove_old(env, dir, step, keep) : SGL_OK;

@@ -8,6 +8,8 @@
 #ifndef SGLSTORE_STORE_H
 #define SGLSTORE_STORE_H
 
+#include <signal.h>
+
 #include "core/core.h"
 #include "core/io.h"
 
@@ -75,12 +77,22 @@ sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **pa
 sgl_status sglstore_checkpoint_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
                                     bool parameters_only);
 
+/* Makes the folder and keeps everybody else from claiming it, until the lock is given back or the process ends. WRONG_STATE:
+ * another has it. On a file system without locks *fd is -1, with a warning. */
+sgl_status sglstore_lock(sglcore_env *env, const char *dir, int *fd);
+void sglstore_unlock(sglcore_env *env, int fd); /* -1 is allowed */
+/* Renames the checkpoints of later steps, so that they are found no more unless they are named, with a warning for each. */
+sgl_status sglstore_set_aside(sglcore_env *env, const char *dir, int64_t step);
+
 /* ---- token files ----------------------------------------------------------------------------------------------- */
 
-/* Memory-mapped tokens and their windows; what each call means stands at sgl_tokens_* in sgl.h. */
+/* Token files and their windows; what each call means stands at sgl_tokens_* in sgl.h. */
 typedef struct sglstore_tokens sglstore_tokens;
 sgl_status sglstore_tokens_open(sglcore_env *env, const sgl_tokens_config *config, sglstore_tokens **tokens);
 void sglstore_tokens_free(sglstore_tokens *tokens);
+/* Looks for tokens outside the vocabulary: in all of up to 1 GiB, beyond that in blocks of 1 MiB spread evenly, the first and
+ * last of every file among them. Files in which none can be are not read. INTERRUPTED when *interrupted (NULL: never) is set. */
+sgl_status sglstore_tokens_scan(sglstore_tokens *tokens, const volatile sig_atomic_t *interrupted);
 sgl_status sglstore_tokens_train(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
 sgl_status sglstore_tokens_eval(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
 typedef struct sglstore_tokens_sizes {

@@ -1,16 +1,15 @@
-/* tokens.c -- token files: mapped, checked, cut into windows, shuffled by a counter.
+/* tokens.c -- token files: named, opened, their format found and checked, cut into windows. (tokens_read.c reads them.)
  *
- * Comes in: paths of byte texts, raw uint16/uint32 files, or files headed as llm.c's. Goes out: batches i32 [batch, seq] of
- * inputs and targets for a batch number; nothing else is state, so that a data cursor is one number. A window is seq + 1
- * tokens of one file at a stride of seq. The last share of all tokens is held out. Each epoch is a permutation of the
- * training windows (a Feistel network, Luby and Rackoff 1988, with cycle walking) over a grid that is moved by a keyed
- * amount, so that every position comes to be seen. */
+ * Comes in: paths of byte texts, raw uint16/uint32 files, or files headed as llm.c's. Goes out: a set of files whose windows
+ * are counted. A window is seq + 1 tokens of one file at a stride of seq; the last share of all tokens is held out. Odd
+ * invariant: what the name or the header of a file contradicts is refused, and no format is guessed against the odds: wrong
+ * tokens train as quietly as right ones. */
 #include <string.h>
 
 #include "core/io.h"
 #include "store/tokens.h"
 
-enum { LLMC_HEADER = 256 * 4, ROUNDS = 4 };
+enum { LLMC_HEADER = 256 * 4, BYTE_VOCAB = 256 };
 
 /* The two headers that llm.c's dev/data/data_common.py writes: 256 int32, of which the first three are these and the
  * number of tokens. */
@@ -25,11 +24,10 @@ enum { LLMC_KINDS = sizeof llmc_kinds / sizeof llmc_kinds[0] };
 static const char *const formats[] = { "bytes", "u16", "u32", "llmc" };
 enum { FORMATS = 4, BYTES = 0, U16 = 1, U32 = 2, LLMC = 3 };
 
-static uint32_t word_at(const unsigned char *data, int64_t at)
-{
-    return (uint32_t)data[at] | (uint32_t)data[at + 1] << 8 | (uint32_t)data[at + 2] << 16 |
-           (uint32_t)data[at + 3] << 24;
-}
+/* What a file begins with, as far as it goes. */
+typedef struct file_head {
+    uint32_t magic, version, count;
+} file_head;
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -38,17 +36,17 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* The kind of the header that a file begins with, -1: none. */
-static int llmc_kind(const sglstore_token_file *f)
+static int llmc_kind(const sglstore_token_file *f, const file_head *head)
 {
-    for (int i = 0; i < LLMC_KINDS && f->mapped_bytes >= LLMC_HEADER; i++)
-        if (word_at(f->mapped, 0) == llmc_kinds[i].magic) return i;
+    for (int i = 0; i < LLMC_KINDS && f->bytes >= LLMC_HEADER; i++)
+        if (head->magic == llmc_kinds[i].magic) return i;
     return -1;
 }
 
 /* From content, then from the name. */
-static int guess_format(const sglstore_token_file *f)
+static int guess_format(const sglstore_token_file *f, const file_head *head)
 {
-    if (llmc_kind(f) >= 0) return LLMC;
+    if (llmc_kind(f, head) >= 0) return LLMC;
     if (ends_with(f->path, ".bin") || ends_with(f->path, ".u16")) return U16;
     return ends_with(f->path, ".u32") ? U32 : BYTES;
 }
@@ -63,22 +61,22 @@ static sgl_status find_format(sglcore_env *env, const char *name, int *format)
                         nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
-static sgl_status check_llmc(sglcore_env *env, sglstore_token_file *f)
+static sgl_status check_llmc(sglcore_env *env, sglstore_token_file *f, const file_head *head)
 {
-    if (f->mapped_bytes < LLMC_HEADER)
+    if (f->bytes < LLMC_HEADER)
         return sglcore_fail(env, SGL_CORRUPT, "%s: %lld bytes, shorter than the header of %d", f->path,
-                            (long long)f->mapped_bytes, LLMC_HEADER);
-    int kind = llmc_kind(f);
+                            (long long)f->bytes, LLMC_HEADER);
+    int kind = llmc_kind(f, head);
     if (kind < 0)
         return sglcore_fail(env, SGL_CORRUPT, "%s: offset 0: the magic number is %u, not %u or %u", f->path,
-                            word_at(f->mapped, 0), llmc_kinds[0].magic, llmc_kinds[1].magic);
-    if (word_at(f->mapped, 4) != llmc_kinds[kind].version)
+                            head->magic, llmc_kinds[0].magic, llmc_kinds[1].magic);
+    if (head->version != llmc_kinds[kind].version)
         return sglcore_fail(env, SGL_CORRUPT,
                             "%s: offset 4: version %u; with this magic number only version %u is read", f->path,
-                            word_at(f->mapped, 4), llmc_kinds[kind].version);
+                            head->version, llmc_kinds[kind].version);
     f->start = LLMC_HEADER;
     f->width = llmc_kinds[kind].width;
-    int64_t told = word_at(f->mapped, 8), bytes = f->mapped_bytes - LLMC_HEADER;
+    int64_t told = head->count, bytes = f->bytes - LLMC_HEADER;
     if (told * f->width != bytes)
         return sglcore_fail(env, SGL_CORRUPT,
                             "%s: offset 8: the header tells %lld tokens of %d bytes, the file holds %lld bytes of them",
@@ -86,16 +84,41 @@ static sgl_status check_llmc(sglcore_env *env, sglstore_token_file *f)
     return SGL_OK;
 }
 
-static sgl_status take_format(sglcore_env *env, sglstore_token_file *f, const char *name)
+/* Raw tokens: what would be read, quietly, as something that it is not. */
+static sgl_status check_raw(const sglstore_tokens *t, const sglstore_token_file *f, const file_head *head,
+                            const char *named, int format)
 {
-    int format = guess_format(f);
+    if (llmc_kind(f, head) >= 0)
+        return sglcore_fail(t->env, SGL_CORRUPT,
+                            "%s: offset 0: it begins with the header of llm.c (magic number %u), which format %s would "
+                            "read as tokens; leave the format out, or give \"llmc\"",
+                            f->path, head->magic, formats[format]);
+    if (!named && format == BYTES && t->vocab > BYTE_VOCAB)
+        return sglcore_fail(t->env, SGL_INVALID_ARGUMENT,
+                            "%s: neither its name (.bin, .u16, .u32) nor a header tells how wide its tokens are, and a "
+                            "vocabulary of %lld is more than bytes have; give format = \"u16\", \"u32\", \"llmc\" or "
+                            "\"bytes\"",
+                            f->path, (long long)t->vocab);
+    return SGL_OK;
+}
+
+static sgl_status read_head(sglstore_tokens *t, sglstore_token_file *f, file_head *head)
+{
+    *head = (file_head){ 0 }; /* little-endian, as the hosts are */
+    return f->bytes < (int64_t)sizeof *head ? SGL_OK : sglstore_tokens_bytes(t, f, 0, head, sizeof *head);
+}
+
+static sgl_status take_format(sglstore_tokens *t, sglstore_token_file *f, const char *name)
+{
+    sglcore_env *env = t->env;
+    file_head head;
+    SGLCORE_TRY(read_head(t, f, &head));
+    int format = guess_format(f, &head);
     if (name) SGLCORE_TRY(find_format(env, name, &format));
-    if (f->mapped_bytes == 0) return sglcore_fail(env, SGL_CORRUPT, "%s: the file is empty", f->path);
-    if (format == LLMC)
-        SGLCORE_TRY(check_llmc(env, f));
-    else
-        f->width = format == BYTES ? 1 : format == U16 ? 2 : 4;
-    int64_t bytes = f->mapped_bytes - f->start;
+    if (f->bytes == 0) return sglcore_fail(env, SGL_CORRUPT, "%s: the file is empty", f->path);
+    SGLCORE_TRY(format == LLMC ? check_llmc(env, f, &head) : check_raw(t, f, &head, name, format));
+    if (format != LLMC) f->width = format == BYTES ? 1 : format == U16 ? 2 : 4;
+    int64_t bytes = f->bytes - f->start;
     if (bytes % f->width)
         return sglcore_fail(
             env, SGL_CORRUPT,
@@ -106,25 +129,13 @@ static sgl_status take_format(sglcore_env *env, sglstore_token_file *f, const ch
     return SGL_OK;
 }
 
-static sgl_status map_file(sglcore_env *env, sglstore_token_file *f, const char *path)
+static sgl_status name_file(sglcore_env *env, sglstore_token_file *f, const char *path)
 {
-    const sglcore_io *io = env->io;
-    int fd;
     size_t length = strlen(path) + 1;
-    if (length == 1) return sglcore_fail(env, SGL_INVALID_ARGUMENT, "no data file is named: give --data FILE");
     f->path = sglcore_alloc(env, length);
     if (!f->path) return SGL_OUT_OF_MEMORY;
     memcpy(f->path, path, length);
-    if (io->open_read(io->user, path, &fd) != 0) return sglcore_fail_io(env, "open", path);
-    void *data = NULL;
-    sgl_status status = SGL_OK;
-    if (io->size(io->user, fd, &f->mapped_bytes) != 0)
-        status = sglcore_fail_io(env, "read the size of", path);
-    else if (f->mapped_bytes && io->map(io->user, fd, f->mapped_bytes, &data) != 0)
-        status = sglcore_fail_io(env, "map", path);
-    (void)io->close(io->user, fd); /* nothing was written through it, and the map lives on */
-    f->mapped = data;
-    return status;
+    return SGL_OK;
 }
 
 static sgl_status check_config(sglcore_env *env, const sgl_tokens_config *c)
@@ -189,6 +200,25 @@ static sgl_status cut_files(sglstore_tokens *t, const sgl_tokens_config *c)
     return check_sizes(t);
 }
 
+static sgl_status open_files(sglstore_tokens *t, const sglstore_paths *paths, const char *format)
+{
+    t->files = sglcore_alloc_zero(t->env, (size_t)paths->list.count * sizeof *t->files);
+    if (!t->files) return SGL_OUT_OF_MEMORY;
+    t->file_count = (int)paths->list.count;
+    for (int i = 0; i < t->file_count; i++) t->files[i].fd = -1;
+    for (int i = 0; i < t->file_count; i++) {
+        sglstore_token_file *f = &t->files[i];
+        SGLCORE_TRY(name_file(t->env, f, paths->list.data[i]));
+        SGLCORE_TRY(sglstore_tokens_reach(t, f));
+        SGLCORE_TRY(take_format(t, f, format));
+        if (f->count <= t->seq)
+            return sglcore_fail(t->env, SGL_CORRUPT,
+                                "%s: offset %lld: the file ends after %lld tokens; one window takes seq + 1 = %lld",
+                                f->path, (long long)f->bytes, (long long)f->count, (long long)t->seq + 1);
+    }
+    return SGL_OK;
+}
+
 static sgl_status open_all(sglstore_tokens *t, const sgl_tokens_config *c)
 {
     SGLCORE_TRY(check_config(t->env, c));
@@ -196,20 +226,14 @@ static sgl_status open_all(sglstore_tokens *t, const sgl_tokens_config *c)
     t->batch = c->batch;
     t->vocab = c->vocab;
     t->seed = c->seed;
-    t->files = sglcore_alloc_zero(t->env, (size_t)c->path_count * sizeof *t->files);
-    if (!t->files) return SGL_OUT_OF_MEMORY;
-    t->file_count = c->path_count;
-    for (int i = 0; i < c->path_count; i++) {
-        if (!c->paths[i]) return sglcore_fail(t->env, SGL_INVALID_ARGUMENT, "no data file is named: give --data FILE");
-        SGLCORE_TRY(map_file(t->env, &t->files[i], c->paths[i]));
-        SGLCORE_TRY(take_format(t->env, &t->files[i], c->format));
-        if (t->files[i].count <= t->seq)
-            return sglcore_fail(t->env, SGL_CORRUPT,
-                                "%s: offset %lld: the file ends after %lld tokens; one window takes seq + 1 = %lld",
-                                c->paths[i], (long long)t->files[i].mapped_bytes, (long long)t->files[i].count,
-                                (long long)t->seq + 1);
-    }
-    return cut_files(t, c);
+    t->window_bytes = (c->seq + 1) * (int64_t)sizeof(uint32_t);
+    t->window = sglcore_alloc(t->env, (size_t)t->window_bytes);
+    if (!t->window) return SGL_OUT_OF_MEMORY;
+    sglstore_paths paths;
+    sgl_status status = sglstore_paths_list(t->env, c->paths, c->path_count, &paths);
+    if (status == SGL_OK) status = open_files(t, &paths, c->format);
+    sglstore_paths_free(&paths);
+    return status == SGL_OK ? cut_files(t, c) : status;
 }
 
 sgl_status sglstore_tokens_open(sglcore_env *env, const sgl_tokens_config *config, sglstore_tokens **tokens)
@@ -233,100 +257,12 @@ void sglstore_tokens_free(sglstore_tokens *tokens)
     sglcore_env *env = tokens->env;
     for (int i = 0; i < tokens->file_count; i++) {
         sglstore_token_file *f = &tokens->files[i];
-        if (f->mapped) env->io->unmap(env->io->user, (void *)(uintptr_t)f->mapped, f->mapped_bytes);
+        if (f->fd >= 0) (void)env->io->close(env->io->user, f->fd); /* nothing was written through it */
         if (f->path) sglcore_free(env, f->path, strlen(f->path) + 1);
     }
     sglcore_free(env, tokens->files, (size_t)tokens->file_count * sizeof *tokens->files);
+    sglcore_free(env, tokens->window, (size_t)tokens->window_bytes);
     sglcore_free(env, tokens, sizeof *tokens);
 }
 
 sglstore_tokens_sizes sglstore_tokens_sizes_of(const sglstore_tokens *tokens) { return tokens->sizes; }
-
-/* ---- reading --------------------------------------------------------------------------------------------------------------- */
-
-static uint32_t token_at(const sglstore_token_file *f, int64_t index)
-{
-    const unsigned char *at = f->mapped + f->start + index * f->width;
-    if (f->width == 1) return at[0];
-    if (f->width == 2) return (uint32_t)at[0] | (uint32_t)at[1] << 8;
-    return word_at(at, 0);
-}
-
-static sgl_status read_window(const sglstore_tokens *t, const sglstore_token_file *f, int64_t first, int32_t *inputs,
-                              int32_t *targets)
-{
-    for (int64_t i = 0; i <= t->seq; i++) {
-        uint32_t token = token_at(f, first + i);
-        if (token >= (uint64_t)t->vocab)
-            return sglcore_fail(t->env, SGL_CORRUPT, "%s: offset %lld: token %u is outside the vocabulary of %lld",
-                                f->path, (long long)(f->start + (first + i) * f->width), token, (long long)t->vocab);
-        if (i < t->seq) inputs[i] = (int32_t)token;
-        if (i > 0) targets[i - 1] = (int32_t)token;
-    }
-    return SGL_OK;
-}
-
-/* ---- order ------------------------------------------------------------------------------------------------------------------ */
-
-static uint32_t keyed(const sglstore_tokens *t, uint64_t epoch, uint32_t purpose, uint32_t value)
-{
-    uint32_t counter[4] = { value, purpose, (uint32_t)epoch, (uint32_t)(epoch >> 32) }, out[4];
-    uint32_t key[2] = { (uint32_t)t->seed, (uint32_t)(t->seed >> 32) };
-    sglcore_philox(counter, key, out);
-    return out[0];
-}
-
-/* A bijection of 0 .. count - 1: halves of an even number of bits, stepped until the result is in range. */
-static int64_t permuted(const sglstore_tokens *t, uint64_t epoch, int64_t count, int64_t index)
-{
-    int half = 1;
-    while ((int64_t)1 << (2 * half) < count) half++;
-    uint64_t mask = ((uint64_t)1 << half) - 1, value = (uint64_t)index;
-    do {
-        uint64_t left = value >> half, right = value & mask;
-        for (uint32_t round = 0; round < ROUNDS; round++) {
-            uint64_t next = left ^ (keyed(t, epoch, round + 1, (uint32_t)right) & mask);
-            left = right;
-            right = next;
-        }
-        value = left << half | right;
-    } while ((int64_t)value >= count);
-    return (int64_t)value;
-}
-
-/* The file that holds window number `window` of those counted by `count_of`, and its number there. */
-static const sglstore_token_file *file_of(const sglstore_tokens *t, bool is_eval, int64_t *window)
-{
-    const sglstore_token_file *f = t->files;
-    while (*window >= (is_eval ? f->eval_windows : f->train_windows)) {
-        *window -= is_eval ? f->eval_windows : f->train_windows;
-        f++;
-    }
-    return f;
-}
-
-sgl_status sglstore_tokens_train(sglstore_tokens *t, int64_t cursor, int32_t *inputs, int32_t *targets)
-{
-    uint64_t epoch = (uint64_t)(cursor / t->sizes.train_batches);
-    int64_t first = cursor % t->sizes.train_batches * t->batch;
-    for (int64_t row = 0; row < t->batch; row++) {
-        int64_t window = permuted(t, epoch, t->train_windows, first + row);
-        const sglstore_token_file *f = file_of(t, false, &window);
-        int64_t moved = epoch == 0 ? 0 : (int64_t)(keyed(t, epoch, 0, 0) % (uint64_t)(f->slack + 1));
-        SGLCORE_TRY(read_window(t, f, moved + window * t->seq, inputs + row * t->seq, targets + row * t->seq));
-    }
-    return SGL_OK;
-}
-
-sgl_status sglstore_tokens_eval(sglstore_tokens *t, int64_t cursor, int32_t *inputs, int32_t *targets)
-{
-    if (cursor >= t->sizes.eval_batches)
-        return sglcore_fail(t->env, SGL_NOT_FOUND, "the held-out part has %lld batches",
-                            (long long)t->sizes.eval_batches);
-    for (int64_t row = 0; row < t->batch; row++) {
-        int64_t window = cursor * t->batch + row;
-        const sglstore_token_file *f = file_of(t, true, &window);
-        SGLCORE_TRY(read_window(t, f, f->limit + window * t->seq, inputs + row * t->seq, targets + row * t->seq));
-    }
-    return SGL_OK;
-}
