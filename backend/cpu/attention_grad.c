@@ -40,8 +40,9 @@ typedef struct portion {
 
 /* Where a block of queries of one head lies. */
 typedef struct block {
-    sglcpu_rows q, dout, out, dq;
-    int64_t q_at, query, queries, cols; /* q_at: element of q and dq */
+    sglcpu_rows q, dout, dq;
+    int64_t q_at, out_at, query, queries, cols; /* q_at, out_at: elements of q and dq, of out and dout */
+    bool started;                               /* q, dout and what is made of them are there: some key is seen */
     const char *lse;
     char *turned_q, *turned_do, *p, *slopes, *delta, *norms; /* scratch */
 } block;
@@ -51,14 +52,12 @@ static block block_at(const job *j, const portion *part, int64_t head, int64_t q
     const gradient *g = j->plan;
     const sglcpu_heads *a = &g->heads;
     const sglcpu_launch *launch = j->launch;
-    int64_t place = part->batch * a->t + query, out_at = place * a->o_row + head * a->e;
+    int64_t place = part->batch * a->t + query;
     char *scratch = sglcpu_scratch(j->launch, worker);
     block b = { .query = query, .queries = sglcpu_min(SGLCPU_QUERIES, part->query_last - query) };
     b.cols = sglcpu_round_up(b.queries, SGLCPU_MAX_LANES);
     b.q_at = place * a->q_row + head * a->d;
-    b.q = sglcpu_held_rows(launch, a, a->q, b.q_at, a->q_row, b.queries, a->d, scratch + g->q_room);
-    b.out = sglcpu_held_rows(launch, a, g->out, out_at, a->o_row, b.queries, a->e, scratch + g->out_room);
-    b.dout = sglcpu_held_rows(launch, a, g->dout, out_at, a->o_row, b.queries, a->e, scratch + g->do_room);
+    b.out_at = place * a->o_row + head * a->e;
     b.dq = sglcpu_rows_to_make(launch, a, g->dq, b.q_at, a->q_row, a->d, scratch + g->dq_room);
     b.lse = sglcpu_at(launch, g->lse) + ((part->batch * a->h + head) * a->t + query) * a->size;
     b.turned_q = scratch + g->turned_q;
@@ -70,62 +69,75 @@ static block block_at(const job *j, const portion *part, int64_t head, int64_t q
     return b;
 }
 
-static void start_block(const job *j, const block *b)
+static void start_block(const job *j, block *b, char *scratch)
 {
-    const sglcpu_heads *a = &j->plan->heads;
+    const gradient *g = j->plan;
+    const sglcpu_heads *a = &g->heads;
+    const sglcpu_launch *launch = j->launch;
     int64_t size = a->size;
+    b->started = true;
+    b->q = sglcpu_held_rows(launch, a, a->q, b->q_at, a->q_row, b->queries, a->d, scratch + g->q_room);
+    b->dout = sglcpu_held_rows(launch, a, g->dout, b->out_at, a->o_row, b->queries, a->e, scratch + g->do_room);
+    sglcpu_rows out = sglcpu_held_rows(launch, a, g->out, b->out_at, a->o_row, b->queries, a->e, scratch + g->out_room);
     j->ops->turn_rows(b->turned_q, SGLCPU_QUERIES, b->cols, b->q.at, b->q.row, b->queries, a->d, a->scale);
     j->ops->turn_rows(b->turned_do, SGLCPU_QUERIES, b->cols, b->dout.at, b->dout.row, b->queries, a->e, 1.0);
     memset(b->delta, 0, (size_t)(b->cols * size));
     memset(b->norms, 0, (size_t)(b->cols * size));
     memcpy(b->norms, b->lse, (size_t)(b->queries * size));
     for (int64_t i = 0; i < b->queries; i++) {
-        double delta = j->ops->row_dot(b->out.at + i * b->out.row * size, b->dout.at + i * b->dout.row * size, a->e);
+        double delta = j->ops->row_dot(out.at + i * out.row * size, b->dout.at + i * b->dout.row * size, a->e);
         sglcpu_put_number(b->delta + i * size, a->held, delta);
     }
 }
 
-/* One block of queries against the part's keys. */
-static void go_through_keys(const job *j, const portion *part, const block *b, char *scratch)
+/* One block of queries against one of keys, from `key` on. */
+static void meet_keys(const job *j, const portion *part, const block *b, const sglcpu_sight *sight,
+                      sglcpu_meeting meeting, int64_t key, int64_t keys, char *scratch)
 {
     const gradient *g = j->plan;
     const sglcpu_heads *a = &g->heads;
     const sglcpu_float_ops *ops = j->ops;
-    int64_t size = a->size, ld = SGLCPU_QUERIES, first, last;
+    int64_t size = a->size, ld = SGLCPU_QUERIES, place = part->batch * a->s + key, in = key - part->key_first;
+    sglcpu_rows k = sglcpu_held_rows(j->launch, a, a->k, place * a->k_row + part->group * a->d, a->k_row, keys, a->d,
+                                     scratch + g->k_room);
+    sglcpu_rows v = sglcpu_held_rows(j->launch, a, a->v, place * a->v_row + part->group * a->e, a->v_row, keys, a->e,
+                                     scratch + g->v_room);
+    ops->block_product(b->p, ld, k.at, k.row, 1, b->turned_q, ld, keys, b->cols, a->d, false);
+    ops->softmax_again(b->p, ld, keys, b->cols, b->norms);
+    sglcpu_mask_scores(sight, meeting, key, keys, b->p, ld, 0.0);
+    ops->block_product(b->slopes, ld, v.at, v.row, 1, b->turned_do, ld, keys, b->cols, a->e, false);
+    ops->softmax_slopes(b->slopes, b->p, ld, keys, b->cols, b->delta, a->scale);
+    if (part->keys) {
+        const sglcpu_rows *dk = &part->dk, *dv = &part->dv;
+        ops->block_product(dv->at + in * dv->row * size, dv->row, b->p, ld, 1, b->dout.at, b->dout.row, keys, a->e,
+                           b->queries, true);
+        ops->block_product(dk->at + in * dk->row * size, dk->row, b->slopes, ld, 1, b->q.at, b->q.row, keys, a->d,
+                           b->queries, true);
+    }
+    if (part->queries)
+        ops->block_product(b->dq.at, b->dq.row, b->slopes, 1, ld, k.at, k.row, b->queries, a->d, keys, true);
+}
+
+/* One block of queries against the part's keys. */
+static void go_through_keys(const job *j, const portion *part, block *b, char *scratch)
+{
+    const sglcpu_heads *a = &j->plan->heads;
+    int64_t first, last;
     sglcpu_sight sight = sglcpu_sight_of(j->launch, a, j->offset, part->batch, b->query, b->queries);
     sglcpu_visible_keys(&sight, &first, &last);
     /* blocks of keys begin at multiples of their size from the first visible one or from the part's first */
     first = sglcpu_max(first / SGLCPU_KEYS * SGLCPU_KEYS, part->key_first);
     last = sglcpu_min(last, part->key_last);
-    start_block(j, b);
     for (int64_t i = 0; part->queries && i < b->queries; i++)
-        memset(b->dq.at + i * b->dq.row * size, 0, (size_t)(a->d * size));
+        memset(b->dq.at + i * b->dq.row * a->size, 0, (size_t)(a->d * a->size));
     for (int64_t key = first; key < last; key += SGLCPU_KEYS) {
-        int64_t keys = sglcpu_min(SGLCPU_KEYS, last - key), place = part->batch * a->s + key,
-                in = key - part->key_first;
+        int64_t keys = sglcpu_min(SGLCPU_KEYS, last - key);
         sglcpu_meeting meeting = sglcpu_meet(&sight, key, keys);
         if (meeting == SGLCPU_APART) continue;
-        sglcpu_rows k = sglcpu_held_rows(j->launch, a, a->k, place * a->k_row + part->group * a->d, a->k_row, keys,
-                                         a->d, scratch + g->k_room);
-        sglcpu_rows v = sglcpu_held_rows(j->launch, a, a->v, place * a->v_row + part->group * a->e, a->v_row, keys,
-                                         a->e, scratch + g->v_room);
-        ops->block_product(b->p, ld, k.at, k.row, 1, b->turned_q, ld, keys, b->cols, a->d, false);
-        ops->softmax_again(b->p, ld, keys, b->cols, b->norms);
-        sglcpu_mask_scores(&sight, meeting, key, keys, b->p, ld, 0.0);
-        ops->block_product(b->slopes, ld, v.at, v.row, 1, b->turned_do, ld, keys, b->cols, a->e, false);
-        ops->softmax_slopes(b->slopes, b->p, ld, keys, b->cols, b->delta, a->scale);
-        if (part->keys) {
-            const sglcpu_rows *dk = &part->dk, *dv = &part->dv;
-            ops->block_product(dv->at + in * dv->row * size, dv->row, b->p, ld, 1, b->dout.at, b->dout.row, keys, a->e,
-                               b->queries, true);
-            ops->block_product(dk->at + in * dk->row * size, dk->row, b->slopes, ld, 1, b->q.at, b->q.row, keys, a->d,
-                               b->queries, true);
-        }
-        if (part->queries) {
-            ops->block_product(b->dq.at, b->dq.row, b->slopes, 1, ld, k.at, k.row, b->queries, a->d, keys, true);
-        }
+        if (!b->started) start_block(j, b, scratch);
+        meet_keys(j, part, b, &sight, meeting, key, keys, scratch);
     }
-    if (part->queries) sglcpu_store_rows(j->launch, a, g->dq, b->q_at, a->q_row, b->queries, a->d, b->dq);
+    if (part->queries) sglcpu_store_rows(j->launch, a, j->plan->dq, b->q_at, a->q_row, b->queries, a->d, b->dq);
 }
 
 static void run_part(const job *j, portion *part, int worker)

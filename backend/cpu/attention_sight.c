@@ -49,7 +49,8 @@ sglcpu_meeting sglcpu_meet(const sglcpu_sight *sight, int64_t key, int64_t keys)
     range_of(sight->key_segments + key, keys, &least, &most, &last);
     if (last < 0 || sight->last < 0) return SGLCPU_APART; /* nobody on one side */
     if (least > (uint32_t)sight->last || sight->least > (uint32_t)last) return SGLCPU_APART;
-    return least == most && sight->least == sight->most && least == sight->least ? SGLCPU_TOGETHER : SGLCPU_MIXED;
+    /* they overlap, so that where each is one segment, it is the same one */
+    return least == most && sight->least == sight->most ? SGLCPU_TOGETHER : SGLCPU_MIXED;
 }
 
 static void mask_times(const sglcpu_sight *sight, int64_t key, int64_t keys, char *scores, int64_t ld,

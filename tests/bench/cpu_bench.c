@@ -169,26 +169,46 @@ static void adamw(sglir_graph *g)
 
 enum { B = 16, T = 256, H = 6, G = 2, D = 64 };
 
-static void attention_of(sglir_graph *g, bool backward, int64_t t)
+/* i32 [b, t]: documents of `length` tokens, one after another */
+static sglir_id documents(sglir_graph *g, int64_t t, int64_t length)
 {
-    const int64_t q_dims[] = { B * T / t, t, H, D }, k_dims[] = { B * T / t, t, G, D };
+    const int64_t dims[] = { B * T / t, t };
+    const sglir_named attrs[] = { SGLIR_I("axis", 1), SGLIR_INTS("dims", 2, dims), SGLIR_I("dtype", SGL_I32) };
+    sglir_id place = sglir_emit(g, SGLIR_OP_IOTA, NULL, 0, attrs, 3, NULL);
+    return sglir_div(g, place, sglir_constant(g, SGL_I32, (double)length));
+}
+
+/* length: of a document, or 0 */
+static void attention_of(sglir_graph *g, bool backward, int64_t t, int64_t length)
+{
+    const int64_t q_dims[] = { B * T / t, t, H, D }, k_dims[] = { B * T / t, t, G, D },
+                  lse_dims[] = { B * T / t, H, t };
     sglir_id q = input(g, "q", 4, q_dims), k = input(g, "k", 4, k_dims), v = input(g, "v", 4, k_dims), out[2];
     const sglir_named attrs[] = { SGLIR_F("scale", 0.125), SGLIR_I("causal", 1) };
-    sglir_id offset = sglir_constant(g, SGL_I64, 0);
-    sglir_emit(g, SGLIR_OP_ATTENTION, (sglir_id[]){ q, k, v, offset }, 4, attrs, 2, out);
+    sglir_id offset = sglir_constant(g, SGL_I64, 0), own = length ? documents(g, t, length) : SGLIR_NONE;
+    int more = length ? 2 : 0;
+    sglir_emit(g, SGLIR_OP_ATTENTION, (sglir_id[]){ q, k, v, offset, own, own }, 4 + more, attrs, 2, out);
     fetch(g, "y", out[0]);
     if (!backward) return;
-    sglir_id grads[3], dout = input(g, "dout", 4, q_dims), lse = input(g, "lse", 3, (int64_t[]){ B * T / t, H, t });
+    sglir_type lse_type = sglir_type_make(SGL_F32, 3, lse_dims);
+    sglir_id grads[3], dout = input(g, "dout", 4, q_dims), lse = sglir_input(g, SGL_FEED, "lse", &lse_type);
     sglir_id y = input(g, "out", 4, q_dims);
-    sglir_emit(g, SGLIR_OP_ATTENTION_GRAD, (sglir_id[]){ q, k, v, y, lse, dout, offset }, 7, attrs, 2, grads);
+    sglir_emit(g, SGLIR_OP_ATTENTION_GRAD, (sglir_id[]){ q, k, v, y, lse, dout, offset, own, own }, 7 + more, attrs, 2,
+               grads);
     g->outputs.count = 0;
     for (int i = 0; i < 3; i++) fetch(g, (char[]){ 'd', (char)('0' + i), 0 }, grads[i]);
 }
 
-static void attention(sglir_graph *g) { attention_of(g, false, T); }
-static void attention_grad(sglir_graph *g) { attention_of(g, true, T); }
-static void short_attention(sglir_graph *g) { attention_of(g, false, 64); }
-static void long_attention(sglir_graph *g) { attention_of(g, false, 2048); }
+static void attention(sglir_graph *g) { attention_of(g, false, T, 0); }
+static void attention_grad(sglir_graph *g) { attention_of(g, true, T, 0); }
+static void short_attention(sglir_graph *g) { attention_of(g, false, 64, 0); }
+static void long_attention(sglir_graph *g) { attention_of(g, false, 2048, 0); }
+static void long_attention_grad(sglir_graph *g) { attention_of(g, true, 2048, 0); }
+static void packed_attention(sglir_graph *g) { attention_of(g, false, 2048, T); }
+static void packed_attention_grad(sglir_graph *g) { attention_of(g, true, 2048, T); }
+static void one_document(sglir_graph *g) { attention_of(g, false, 2048, 2048); }
+static void bf16_attention(sglir_graph *g) { in_bf16(g, attention); }
+static void bf16_attention_grad(sglir_graph *g) { in_bf16(g, attention_grad); }
 
 static void loss_of(sglir_graph *g, int64_t rows, int64_t d, int64_t v)
 {
@@ -283,6 +303,12 @@ static const bench benches[] = {
     { "attention grad T256 d64", attention_grad, PAIRS * 10 * D, 0 },
     { "attention T64 d64", short_attention, PAIRS * 4 * D * 65 / 257, 0 },
     { "attention T2048 d64", long_attention, PAIRS * 4 * D * 2049 / 257, 0 },
+    { "attention grad T2048 d64", long_attention_grad, PAIRS * 10 * D * 2049 / 257, 0 },
+    { "attention 1 document", one_document, PAIRS * 4 * D * 2049 / 257, 0 },
+    { "attention 8 documents", packed_attention, PAIRS * 4 * D, 0 },
+    { "attention grad 8 documents", packed_attention_grad, PAIRS * 10 * D, 0 },
+    { "attention T256 bf16", bf16_attention, PAIRS * 4 * D, 0 },
+    { "attention grad T256 bf16", bf16_attention_grad, PAIRS * 10 * D, 0 },
     { "loss 4096x384x256", byte_loss, 6.0 * 4096 * 384 * 256, 0 },
     { "loss 256x768x50257", token_loss, 6.0 * 256 * 768 * 50257, 0 },
     { "dropout, 64 MiB", dropout, 0, 2 * WIDE },
