@@ -85,7 +85,9 @@ static int open_tokens(lua_State *L)
 
 sgl_status sgl_job_tokens(sgl_job *job, sgl_tokens **tokens)
 {
-    if (job == NULL || tokens == NULL) return SGL_INVALID_ARGUMENT;
+    if (job == NULL) return SGL_INVALID_ARGUMENT;
+    if (tokens == NULL)
+        return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "sgl_job_tokens: there is no place for the tokens");
     *tokens = NULL;
     tokens_request request = { .status = SGL_OK };
     sgl_status status = sgldsl_enter(job, open_tokens, &request);

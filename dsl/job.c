@@ -97,7 +97,8 @@ sgl_status sgldsl_load(sgl_vm *vm, const sgldsl_source *source, const sgl_settin
 
 static sgl_status check_load(sgl_vm *vm, const char *name, const sgl_setting *settings, int count, sgl_job **job)
 {
-    if (vm == NULL || job == NULL) return SGL_INVALID_ARGUMENT;
+    if (vm == NULL) return SGL_INVALID_ARGUMENT;
+    if (job == NULL) return sgl_fail(vm, SGL_INVALID_ARGUMENT, "sgl_load_file, sgl_load_text: no place for the job");
     *job = NULL;
     if (name == NULL || *name == '\0') return sgl_fail(vm, SGL_INVALID_ARGUMENT, "a script needs a name");
     if (count < 0 || (count > 0 && settings == NULL)) {
@@ -207,7 +208,8 @@ static int trace_graph(lua_State *L)
 sgl_status sgl_job_graph(sgl_job *job, const char *which, sgl_graph **graph)
 {
     static const char *const names[] = { "init", "train", "eval", "decode" };
-    if (job == NULL || graph == NULL) return SGL_INVALID_ARGUMENT;
+    if (job == NULL) return SGL_INVALID_ARGUMENT;
+    if (graph == NULL) return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "sgl_job_graph: there is no place for the graph");
     *graph = NULL;
     bool known = false;
     for (int i = 0; i < 4 && which != NULL; i++) known = known || strcmp(names[i], which) == 0;
@@ -257,7 +259,8 @@ static int fill_plan(lua_State *L)
 
 sgl_status sgl_job_plan(sgl_job *job, sgl_plan **plan)
 {
-    if (job == NULL || plan == NULL) return SGL_INVALID_ARGUMENT;
+    if (job == NULL) return SGL_INVALID_ARGUMENT;
+    if (plan == NULL) return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "sgl_job_plan: there is no place for the plan");
     *plan = NULL;
     sgl_plan *made;
     sgl_status status = sgl_plan_new(job->vm, &made);

@@ -103,7 +103,8 @@ static int make_meta(lua_State *L)
 
 sgl_status sgl_job_meta(sgl_job *job, const char **json)
 {
-    if (job == NULL || json == NULL) return SGL_INVALID_ARGUMENT;
+    if (job == NULL) return SGL_INVALID_ARGUMENT;
+    if (json == NULL) return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "sgl_job_meta: there is no place for the text");
     *json = NULL;
     sgl_status status = sgldsl_enter(job, make_meta, NULL);
     if (status != SGL_OK) return status;

@@ -65,11 +65,12 @@ int sgl_interrupted(const sgl_vm *vm)
 
 void *sgl_realloc(sgl_vm *vm, void *block, size_t old_bytes, size_t new_bytes)
 {
-    return sglcore_realloc(&vm->env, block, block ? old_bytes : 0, new_bytes);
+    return vm ? sglcore_realloc(&vm->env, block, block ? old_bytes : 0, new_bytes) : NULL;
 }
 
 sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...)
 {
+    if (!vm || !format) return status;
     va_list arguments;
     va_start(arguments, format);
     status = sglcore_fail_v(&vm->env, status, format, arguments);
@@ -79,6 +80,7 @@ sgl_status sgl_fail(sgl_vm *vm, sgl_status status, const char *format, ...)
 
 void sgl_log(sgl_vm *vm, sgl_log_level level, const char *format, ...)
 {
+    if (!vm || !format) return;
     va_list arguments;
     va_start(arguments, format);
     sglcore_log_v(&vm->env, level, format, arguments);
@@ -99,7 +101,7 @@ const char *sgl_nearest(const char *name, const char *const *names, int count)
 
 sgl_status sgl_on_close(sgl_vm *vm, void (*close)(void *user), void *user)
 {
-    if (!vm || !close) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(vm && close, vm, "vm or close is NULL");
     sglsession_hook *hook = sglcore_alloc_zero(&vm->env, sizeof *hook);
     if (!hook) return SGL_OUT_OF_MEMORY;
     hook->close = close;
@@ -123,7 +125,7 @@ void sgl_off_close(sgl_vm *vm, void (*close)(void *user), void *user)
 
 sgl_status sgl_graph_new(sgl_vm *vm, const char *name, sgl_graph **graph)
 {
-    if (!vm || !graph) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(vm && graph, vm, "vm or graph is NULL");
     *graph = NULL;
     sgl_graph *made = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
@@ -156,7 +158,7 @@ static sgl_status settle(sgl_graph *graph)
 
 sgl_status sgl_graph_origin(sgl_graph *graph, const char *file, int line, const char *scope)
 {
-    if (!graph) return SGL_INVALID_ARGUMENT;
+    if (!graph) return SGL_INVALID_ARGUMENT; /* there is nowhere to say why */
     sglir_set_origin(graph->ir, file ? file : "", line, scope ? scope : "", "");
     return settle(graph);
 }
@@ -164,19 +166,22 @@ sgl_status sgl_graph_origin(sgl_graph *graph, const char *file, int line, const 
 static sgl_status check_type(sgl_vm *vm, const char *what, const sgl_type *type)
 {
     if (!type || (int)type->dtype < 0 || type->dtype >= SGL_DTYPE_COUNT)
-        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: its dtype is none that sgl has", what);
+        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "sgl_input: %s: its dtype is none that sgl has", what);
     if (type->rank < 0 || type->rank > SGL_MAX_RANK)
-        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: rank %d is outside 0..%d", what, type->rank,
+        return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "sgl_input: %s: rank %d is outside 0..%d", what, type->rank,
                             SGL_MAX_RANK);
     for (int i = 0; i < type->rank; i++)
         if (type->dims[i] < 0)
-            return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: dimension %d is negative", what, i);
+            return sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "sgl_input: %s: dimension %d is negative", what, i);
     return SGL_OK;
 }
 
 sgl_status sgl_input(sgl_graph *graph, sgl_role role, const char *name, const sgl_type *type, sgl_value *value)
 {
-    if (!graph || !name || !*name || !value || (int)role < 0 || role > SGL_CACHE) return SGL_INVALID_ARGUMENT;
+    sgl_vm *vm = graph ? graph->vm : NULL;
+    SGLSESSION_NEEDS(graph && name && value, vm, "graph, name or value is NULL");
+    SGLSESSION_NEEDS(*name, vm, "the name is empty");
+    SGLSESSION_NEEDS((int)role >= 0 && role <= SGL_CACHE, vm, "the role is none that sgl has");
     SGLCORE_TRY(check_type(graph->vm, name, type));
     sglir_type made = sglir_type_make(type->dtype, type->rank, type->dims);
     value->id = sglir_input(graph->ir, role, name, &made);
@@ -243,7 +248,8 @@ static sgl_status hand_results(sgl_graph *graph, const char *op, sglir_id first,
 sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count,
                     const sgl_attr *attrs, int attr_count, sgl_value *results, int capacity, int *count_out)
 {
-    if (!graph || argument_count < 0 || (argument_count > 0 && !arguments)) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(graph && argument_count >= 0 && (arguments || !argument_count), graph ? graph->vm : NULL,
+                     "graph or arguments is NULL, or argument_count is below 0");
     sglir_op row;
     SGLCORE_TRY(find_op(graph->vm, op, &row));
     if (row == SGLIR_OP_INPUT || sglir_ops[row].flags & SGLIR_REGION)
@@ -262,7 +268,9 @@ sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments
 
 sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, sgl_value *gradients)
 {
-    if (!graph || count < 1 || !wrt || !gradients) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(graph && wrt && gradients, graph ? graph->vm : NULL, "graph, wrt or gradients is NULL");
+    SGLSESSION_NEEDS(count >= 1, graph->vm, "count is below 1: there is nothing to derive by");
+    SGLSESSION_NEEDS(count < INT32_MAX, graph->vm, "count is too large");
     sglcore_env *env = &graph->vm->env;
     size_t bytes = (size_t)(count + 1) * sizeof(sgl_value);
     sgl_value *arguments = sglcore_alloc(env, bytes);
@@ -276,7 +284,8 @@ sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int co
 
 sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *type)
 {
-    if (!graph || !type || !known_value(graph, value)) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(graph && type && known_value(graph, value), graph ? graph->vm : NULL,
+                     "graph or type is NULL, or the value is none of this graph");
     const sglir_type *t = sglir_type_of(graph->ir, value.id);
     type->dtype = (sgl_dtype)t->dtype;
     type->rank = t->rank;
@@ -284,21 +293,24 @@ sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *typ
     return SGL_OK;
 }
 
-static sgl_status add_output(sgl_graph *graph, sglir_output_role role, const char *name, sgl_value value)
+static sgl_status add_output(sgl_graph *graph, const char *call, sglir_output_role role, const char *name,
+                             sgl_value value)
 {
-    if (!graph || !name || !*name || !known_value(graph, value)) return SGL_INVALID_ARGUMENT;
+    if (!graph || !name || !*name)
+        return sglsession_refuse(graph ? graph->vm : NULL, call, "graph or name is NULL, or the name is empty");
+    if (!known_value(graph, value)) return sglsession_refuse(graph->vm, call, "the value is none of this graph");
     sglir_output_add(graph->ir, role, name, value.id);
     return settle(graph);
 }
 
 sgl_status sgl_output_fetch(sgl_graph *graph, const char *name, sgl_value value)
 {
-    return add_output(graph, SGLIR_FETCH, name, value);
+    return add_output(graph, __func__, SGLIR_FETCH, name, value);
 }
 
 sgl_status sgl_output_update(sgl_graph *graph, const char *name, sgl_value value)
 {
-    return add_output(graph, SGLIR_UPDATE, name, value);
+    return add_output(graph, __func__, SGLIR_UPDATE, name, value);
 }
 
 const char *sgl_op_name(int index) { return index >= 0 && index < SGLIR_OP_COUNT ? sglir_ops[index].name : NULL; }
@@ -307,7 +319,7 @@ const char *sgl_op_help(int index) { return index >= 0 && index < SGLIR_OP_COUNT
 sgl_status sgl_op_signature(sgl_vm *vm, const char *op, int *minimum, int *maximum, const char **attrs)
 {
     sglir_op row;
-    if (!vm) return SGL_INVALID_ARGUMENT;
+    if (!vm) return SGL_INVALID_ARGUMENT; /* there is nowhere to say why */
     SGLCORE_TRY(find_op(vm, op, &row));
     if (minimum) *minimum = sglir_ops[row].minimum;
     if (maximum) *maximum = sglir_ops[row].maximum;
@@ -319,7 +331,7 @@ sgl_status sgl_op_signature(sgl_vm *vm, const char *op, int *minimum, int *maxim
 
 sgl_status sgl_plan_new(sgl_vm *vm, sgl_plan **plan)
 {
-    if (!vm || !plan) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(vm && plan, vm, "vm or plan is NULL");
     sgl_plan *made = *plan = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->vm = vm;
@@ -337,7 +349,7 @@ void sgl_plan_free(sgl_plan *plan)
 
 sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value)
 {
-    if (!plan || !value) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(plan && value, plan ? plan->vm : NULL, "plan or value is NULL");
     sglir_named named[ATTRS];
     SGLCORE_TRY(convert_attrs(plan->vm, "plan", value, 1, named));
     return sglplan_set(&plan->vm->env, &plan->plan, named);
@@ -347,7 +359,7 @@ sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value)
 
 sgl_status sgl_tokens_open(sgl_vm *vm, const sgl_tokens_config *config, sgl_tokens **tokens)
 {
-    if (!vm || !config || !tokens) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(vm && config && tokens, vm, "vm, config or tokens is NULL");
     *tokens = NULL;
     sgl_tokens *made = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
@@ -383,13 +395,15 @@ void sgl_tokens_free(sgl_tokens *tokens)
 
 sgl_status sgl_tokens_train(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets)
 {
-    if (!tokens || cursor < 0 || !inputs || !targets) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(tokens && cursor >= 0 && inputs && targets, tokens ? tokens->vm : NULL,
+                     "tokens, inputs or targets is NULL, or cursor is below 0");
     return sglstore_tokens_train(tokens->tokens, cursor, inputs, targets);
 }
 
 sgl_status sgl_tokens_eval(sgl_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets)
 {
-    if (!tokens || cursor < 0 || !inputs || !targets) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(tokens && cursor >= 0 && inputs && targets, tokens ? tokens->vm : NULL,
+                     "tokens, inputs or targets is NULL, or cursor is below 0");
     return sglstore_tokens_eval(tokens->tokens, cursor, inputs, targets);
 }
 
@@ -406,6 +420,6 @@ void sgl_tokens_sizes(const sgl_tokens *tokens, int64_t *train, int64_t *held_ou
 
 sgl_status sgl_tokens_ngram_loss(sgl_tokens *tokens, int order, double *nats)
 {
-    if (!tokens || !nats) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(tokens && nats, tokens ? tokens->vm : NULL, "tokens or nats is NULL");
     return sglstore_tokens_ngram_loss(tokens->tokens, order, nats);
 }

@@ -2,7 +2,8 @@
  *
  * A host opens a VM, builds a graph (by hand with sgl_emit, or by loading a Lua script), freezes it into a program
  * bound to a session, and replays the program. The library never exits, prints or keeps global state; every call that
- * can fail returns a status, and sgl_error_message() then says what, where, and what to do. A VM and everything made
+ * can fail returns a status, and sgl_error_message() then says what, where, and what to do (of a call that was given no
+ * object at all there is no message: it has no VM to stand in). A VM and everything made
  * from it belong to one thread at a time; several VMs may live in one process.
  *
  * Ownership: what a call returns through a `**` argument belongs to the VM and is freed by its own *_free or by
@@ -240,7 +241,9 @@ SGL_API sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, cons
                               sgl_program **program);
 SGL_API void sgl_program_free(sgl_program *program);
 
-/* Copies `bytes` bytes, the whole of the feed `name`, into the program's place for it. It stays until fed again. */
+/* Copies `bytes` bytes, the whole of the feed `name`, into the program's place for it. It stays until fed again. The numbers
+ * are not looked at: a token that is not below the vocabulary is no error, its row reads as zeros and learns nothing, and as a
+ * target it is one that no class matches. sgl_tokens_* check theirs. */
 SGL_API sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes);
 /* Replays the program once. Nothing is allocated. */
 SGL_API sgl_status sgl_step(sgl_program *program);

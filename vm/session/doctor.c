@@ -29,14 +29,14 @@ static sgl_status describe_knobs(sglcore_env *env, sglcore_text *text)
 
 sgl_status sgl_doctor(sgl_vm *vm, sgl_write_fn write, void *user)
 {
-    if (!vm || !write) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(vm && write, vm, "vm or write is NULL");
     sglcore_text text = { 0 };
     sgl_status status = sglcore_text_add(&vm->env, &text, "sgl %s\n", sgl_version());
     const sglexec_device_ops *device;
     for (int i = 0; status == SGL_OK && (device = sglwire_device(i)) != NULL; i++)
         status = describe_device(&vm->env, vm->threads, device, &text);
     if (status == SGL_OK) status = describe_knobs(&vm->env, &text);
-    if (status == SGL_OK) status = write(user, text.data, (size_t)text.count);
+    if (status == SGL_OK) status = sglsession_hand(vm, __func__, &text, write, user);
     sglcore_text_free(&vm->env, &text);
     return status;
 }

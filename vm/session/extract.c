@@ -105,8 +105,9 @@ static sgl_status extract(extraction *e, sglir_graph **made)
 sgl_status sgl_graph_extract(const sgl_graph *graph, const sgl_value *values, int count, const sgl_value *known,
                              int known_count, sgl_graph **extracted)
 {
-    if (!graph || !values || count < 1 || known_count < 0 || (known_count && !known) || !extracted)
-        return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(graph && values && extracted && (known || !known_count), graph ? graph->vm : NULL,
+                     "graph, values, known or extracted is NULL");
+    SGLSESSION_NEEDS(count >= 1 && known_count >= 0, graph->vm, "count is below 1, or known_count below 0");
     *extracted = NULL;
     SGLCORE_TRY(check_values(graph, "value", values, count));
     SGLCORE_TRY(check_values(graph, "known value", known, known_count));

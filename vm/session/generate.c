@@ -233,7 +233,7 @@ static sgl_status generate(generator *g)
 
 sgl_status sgl_generate(sgl_session *session, const sgl_generate_config *config)
 {
-    if (!session || !config) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && config, session ? session->vm : NULL, "session or config is NULL");
     sglcore_env *env = &session->vm->env;
     SGLCORE_TRY(check(env, session, config));
     generator g = { .env = env, .config = config, .vm = session->vm };

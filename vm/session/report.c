@@ -229,7 +229,8 @@ static sgl_status report_memory(const sgl_program *program, const char *format, 
 sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format, sgl_write_fn write,
                               void *user)
 {
-    if (!program || !kind || !format || !write) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(program && kind && format && write, program ? program->session->vm : NULL,
+                     "program, kind, format or write is NULL");
     sglcore_env *env = &program->session->vm->env;
     sglcore_text text = { 0 };
     sgl_status status;
@@ -250,7 +251,7 @@ sgl_status sgl_program_report(const sgl_program *program, const char *kind, cons
                               "there is no report '%s' in format '%s'; there are memory (text, json, svg), "
                               "program (text, json), kernels (text), profile (text, json) and summary (json)",
                               kind, format);
-    if (status == SGL_OK) status = write(user, text.data, (size_t)text.count);
+    if (status == SGL_OK) status = sglsession_hand(program->session->vm, __func__, &text, write, user);
     sglcore_text_free(env, &text);
     return status;
 }
@@ -282,7 +283,11 @@ static sgl_status print_as(const sglir_graph *g, const char *format, sgl_write_f
 sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *pass,
                            const char *format, sgl_write_fn write, void *user)
 {
-    if (!session || !graph || !write) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && graph && write,
+                     session ? session->vm
+                     : graph ? graph->vm
+                             : NULL,
+                     "session, graph or write is NULL");
     sglcore_env *env = &session->vm->env;
     SGLCORE_TRY(sglsession_check(session, graph, plan, "sgl_graph_print"));
     if (!format) format = "text";

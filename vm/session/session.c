@@ -14,7 +14,7 @@
 
 sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
 {
-    if (!vm || !session) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(vm && session, vm, "vm or session is NULL");
     *session = NULL;
     const sglexec_device_ops *ops = NULL;
     SGLCORE_TRY(sglwire_device_find(&vm->env, device ? device : sglwire_device(0)->name, &ops));
@@ -232,7 +232,11 @@ static sgl_status bind_program(sgl_program *program)
 
 sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, sgl_program **program)
 {
-    if (!session || !graph || !program) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && graph && program,
+                     session ? session->vm
+                     : graph ? graph->vm
+                             : NULL,
+                     "session, graph or program is NULL");
     *program = NULL;
     SGLCORE_TRY(sglsession_check(session, graph, plan, "sgl_freeze"));
     sgl_program *made = sglcore_alloc_zero(&session->vm->env, sizeof *made);
@@ -345,7 +349,8 @@ static sgl_status find_port(const sgl_program *program, const char *what, const 
 
 sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes)
 {
-    if (!program || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(program && name && (data || !bytes), program ? program->session->vm : NULL,
+                     "program, name or data is NULL");
     const sglexec_program *p = program->program;
     const sglexec_port *port = NULL;
     SGLCORE_TRY(find_port(program, "feed", p->feeds.data, p->feeds.count, name, bytes, &port));
@@ -393,7 +398,8 @@ sgl_status sgl_program_profile(sgl_program *program, int on)
 
 sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes)
 {
-    if (!program || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(program && name && (data || !bytes), program ? program->session->vm : NULL,
+                     "program, name or data is NULL");
     if (!program->steps_done)
         return sglcore_fail(&program->session->vm->env, SGL_WRONG_STATE, "fetch '%s': the program has not stepped yet",
                             name);
@@ -421,13 +427,13 @@ static sgl_status describe_port(const sgl_program *program, const sglexec_port *
 
 sgl_status sgl_program_feed(const sgl_program *program, int index, const char **name, sgl_type *type)
 {
-    if (!program || !name) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(program && name, program ? program->session->vm : NULL, "program or name is NULL");
     return describe_port(program, program->program->feeds.data, program->program->feeds.count, index, name, type);
 }
 
 sgl_status sgl_program_fetch(const sgl_program *program, int index, const char **name, sgl_type *type)
 {
-    if (!program || !name) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(program && name, program ? program->session->vm : NULL, "program or name is NULL");
     return describe_port(program, program->program->fetches.data, program->program->fetches.count, index, name, type);
 }
 
@@ -439,7 +445,7 @@ double sgl_program_flops(const sgl_program *program) { return program ? program-
 
 sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s)
 {
-    if (!session || !flops_per_s) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && flops_per_s, session ? session->vm : NULL, "session or flops_per_s is NULL");
     return session->ops->peak_flops(session->device, flops_per_s);
 }
 

@@ -85,6 +85,16 @@ struct sgl_session {
     sglsession_link *programs;
 };
 
+/* INVALID_ARGUMENT; the message, "CALL: WHAT", stands in the VM where there is one. */
+sgl_status sglsession_refuse(sgl_vm *vm, const char *call, const char *what);
+/* For the first lines of a public function. */
+#define SGLSESSION_NEEDS(condition, vm, what)                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) return sglsession_refuse((vm), __func__, (what));                                            \
+    } while (0)
+/* Hands the text to a host's writer. What the writer fails with has a message, its own or one that names the call. */
+sgl_status sglsession_hand(sgl_vm *vm, const char *call, const sglcore_text *text, sgl_write_fn write, void *user);
+
 void sglsession_link_in(sglsession_link **list, sglsession_link *link);
 void sglsession_link_out(sglsession_link *link);
 

@@ -85,7 +85,7 @@ bool sglsession_state_find(const sgl_session *session, const char *name, sglsess
 
 sgl_status sgl_state_info(const sgl_session *session, int index, const char **name, sgl_role *role, sgl_type *type)
 {
-    if (!session || !name) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && name, session ? session->vm : NULL, "session or name is NULL");
     sglsession_state state;
     *name = NULL;
     if (!sglsession_state_at(session, index, &state)) return SGL_OK;
@@ -114,7 +114,8 @@ static sgl_status find_checked(sgl_session *session, const char *name, size_t by
 
 sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, size_t bytes)
 {
-    if (!session || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && name && (data || !bytes), session ? session->vm : NULL,
+                     "session, name or data is NULL");
     sglsession_state state;
     SGLCORE_TRY(find_checked(session, name, bytes, &state));
     SGLCORE_TRY(sglsession_ready_states(session));
@@ -123,7 +124,8 @@ sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, si
 
 sgl_status sgl_state_write(sgl_session *session, const char *name, const void *data, size_t bytes)
 {
-    if (!session || !name || (!data && bytes)) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && name && (data || !bytes), session ? session->vm : NULL,
+                     "session, name or data is NULL");
     sglsession_state state;
     SGLCORE_TRY(find_checked(session, name, bytes, &state));
     SGLCORE_TRY(sglsession_ready_states(session));
@@ -204,7 +206,8 @@ static sgl_status save_locked(sgl_session *session, const char *dir, int64_t ste
 
 sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
 {
-    if (!session || !dir || step < 0) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && dir && step >= 0, session ? session->vm : NULL,
+                     "session or dir is NULL, or step is below 0");
     sglcore_env *env = &session->vm->env;
     if (session->ops->blank)
         return sglcore_fail(env, SGL_UNSUPPORTED,
@@ -243,7 +246,7 @@ static sgl_status save_locked(sgl_session *session, const char *dir, int64_t ste
 
 sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only)
 {
-    if (!session || !path) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && path, session ? session->vm : NULL, "session or path is NULL");
     sglcore_env *env = &session->vm->env;
     saved s = { 0 };
     SGLCORE_VEC(sglstore_target) targets = { 0 };
@@ -264,7 +267,7 @@ sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int param
 
 sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta, int64_t *step)
 {
-    if (!vm || !dir || !path || !meta || !step) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(vm && dir && path && meta && step, vm, "vm, dir, path, meta or step is NULL");
     char *found_path, *found_meta;
     sgl_status status = sglstore_checkpoint_find(&vm->env, dir, &found_path, &found_meta, step);
     sglsession_forget_found(vm); /* not before: `dir` may be what was found before */

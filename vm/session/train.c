@@ -350,7 +350,7 @@ static sgl_status claim_folder(const trainer *t)
 
 sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
 {
-    if (!session || !config) return SGL_INVALID_ARGUMENT;
+    SGLSESSION_NEEDS(session && config, session ? session->vm : NULL, "session or config is NULL");
     SGLCORE_TRY(check(session, config));
     trainer t = { .session = session,
                   .env = &session->vm->env,
