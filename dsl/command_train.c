@@ -431,7 +431,8 @@ int command_train(int argc, char **argv)
         "SCRIPT",
         "Trains the model that SCRIPT declares.",
         "mfu is model-flops utilisation: (2 per multiply-add of the products of one step) / (seconds of the step *\n"
-        "flops per second that a large float32 product reaches on this machine, measured at the start).\n"
+        "flops per second that a large float32 product reaches on this machine, measured at the start; or that the\n"
+        "steps themselves reach, where that is more: it is never above 100%).\n"
         "Measured steps (--profile) take longer: each kernel is waited for.\n"
         "A run lasts the job's steps (1000 when it gives none). Ctrl-C and SIGTERM finish the step, save and leave with\n"
         "status 130 and 143; a second Ctrl-C leaves within the step, which is lost.",

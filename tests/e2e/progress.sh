@@ -9,6 +9,8 @@ bars=$(tr '\r' '\n' <terminal | grep -c '/20 \[')
 [ "$bars" -eq 20 ] || fail "$bars bars, not 20"
 tr '\r' '\n' <terminal | grep '10/20 \[##########\.\.\.\.\.\.\.\.\.\.\]' >bar || fail "no bar of step 10"
 says bar ' loss ' ' lr ' ' norm ' ' tok/s' ' mfu ' ' MiB' ' left '
+# No step is quicker than what the machine can do.
+holds "$(tr '\r' '\n' <terminal | sed -n 's/.* mfu \([0-9]*\)%.*/\1/p' | sort -n | tail -n 1) <= 100"
 says terminal 'held-out loss' 'saved run/step-00000020' 'status 0'
 [ "$(tr '\r' '\n' <terminal | grep -c '^step [0-9]*/20')" -eq 0 ] || fail "plain lines on a terminal"
 

@@ -15,7 +15,7 @@ static sgl_program *freeze_decode(sgl_session *session, sgl_graph *g)
     const sgl_attr dims = { .name = "dims", .kind = SGL_ATTR_INTS, .i = 2, .ints = flat };
     sgl_value arguments[2], logits;
     sgl_program *program;
-    assert_int_equal(sgl_graph_origin(g, "a \"b\" & <c>.lua", 3, ""), SGL_OK);
+    assert_int_equal(sgl_graph_origin(g, "a \"b\" & <c>.lua", 3, "blocks.3.<ffn>"), SGL_OK);
     assert_int_equal(sgl_input(g, SGL_PARAMETER, "table", &table, &arguments[0]), SGL_OK);
     assert_int_equal(sgl_input(g, SGL_FEED, "tokens", &tokens, &arguments[1]), SGL_OK);
     logits = emit(g, "gather", arguments, 2, NULL);
@@ -51,11 +51,19 @@ static void test_reports_quote(void **state)
     assert_int_equal(sglstore_json_skip(&json, NULL), SGL_OK);
     assert_int_equal(sglstore_json_end(&json), SGL_OK);
     assert_non_null(strstr(text.data, "\"program\":\"de\\\"code & <more>\""));
+    assert_non_null(strstr(text.data, "\"scope\":\"blocks.3.<ffn>\""));
     text.count = 0;
     assert_int_equal(sgl_program_report(program, "memory", "svg", take_text, both), SGL_OK);
     assert_non_null(strstr(text.data, "de\"code &#38; &#60;more&#62;: transient"));
+    assert_non_null(strstr(text.data, "blocks.3.&#60;ffn&#62;</title>"));
+    assert_non_null(strstr(text.data, " blocks.3.&#60;ffn&#62;</text>")); /* a large bar has its name */
+    assert_non_null(strstr(text.data, "most is live here: "));
+    assert_null(strstr(text.data, "<ffn"));
     assert_null(strstr(text.data, "<more"));
     assert_null(strstr(text.data, "<c>"));
+    text.count = 0;
+    assert_int_equal(sgl_program_report(program, "memory", "text", take_text, both), SGL_OK);
+    assert_non_null(strstr(text.data, ".lua:3  blocks.3.<ffn>\n"));
     sglcore_text_free(&env, &text);
     close_vm(vm, &heap);
 }

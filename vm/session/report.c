@@ -54,6 +54,12 @@ static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore
 
 enum { LARGEST = 12, ORIGIN_ROOM = 512 };
 
+/* The module that a node comes from: "blocks.3.ffn", "" where there is none. */
+static const char *scope_of(const sglir_graph *g, const sglir_node *node)
+{
+    return sglcore_string(g->strings, g->origins.data[node->origin].scope);
+}
+
 static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sglsession_lifetimes *all,
                                sglcore_text *text)
 {
@@ -66,9 +72,9 @@ static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sgl
         if (all->peak_at < life->from || all->peak_at > life->to) continue;
         const sglir_node *node = sglir_node_at(g, life->node);
         SGLCORE_TRY(sglcore_text_add(
-            env, text, "  %16s  %-22s %-14s %s\n", grouped(life->bytes, bytes),
+            env, text, "  %16s  %-22s %-14s %s  %s\n", grouped(life->bytes, bytes),
             life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
-            sglir_ops[node->op].name, sglir_origin_text(g, node->origin, origin, sizeof origin)));
+            sglir_ops[node->op].name, sglir_origin_text(g, node->origin, origin, sizeof origin), scope_of(g, node)));
         shown++;
     }
     return SGL_OK;
@@ -103,6 +109,8 @@ static sgl_status lifetime_json(sglcore_env *env, const sglir_graph *g, const sg
     char origin[ORIGIN_ROOM];
     SGLCORE_TRY(sglcore_text_add(env, text, "{\"op\":\"%s\",\"line\":", sglir_ops[node->op].name));
     SGLCORE_TRY(sglcore_text_quote(env, text, sglir_origin_text(g, node->origin, origin, sizeof origin)));
+    SGLCORE_TRY(sglcore_text_add(env, text, ",\"scope\":"));
+    SGLCORE_TRY(sglcore_text_quote(env, text, scope_of(g, node)));
     return sglcore_text_add(env, text, ",\"offset\":%lld,\"bytes\":%lld,\"from\":%lld,\"to\":%lld}",
                             (long long)life->offset, (long long)life->bytes, (long long)life->from,
                             (long long)life->to);
@@ -140,49 +148,95 @@ static sgl_status add_escaped(sglcore_env *env, sglcore_text *text, const char *
     return SGL_OK;
 }
 
-/* One rectangle per value: time to the right, address upwards. Hovering names it. */
+/* Where the drawing of lifetimes stands, and its scale. */
+typedef struct canvas {
+    double width, height, left, top, per_step, per_byte;
+} canvas;
+
+/* Bytes upwards, instructions to the right, five marks each, and the instruction where most is live. */
+static sgl_status svg_axes(sglcore_env *env, const canvas *c, const sglsession_lifetimes *all, int64_t arena,
+                           sglcore_text *text)
+{
+    enum { MARKS = 4 };
+    char a[32];
+    double bottom = c->top + c->height;
+    for (int i = 0; i <= MARKS; i++) {
+        double x = c->left + c->width * i / MARKS, y = bottom - c->height * i / MARKS;
+        SGLCORE_TRY(sglcore_text_add(env, text,
+                                     "<text x=\"%g\" y=\"%g\" text-anchor=\"end\" font-size=\"11\">%s</text>\n",
+                                     c->left - 6, y + 4, grouped(arena / MARKS * i + arena % MARKS * i / MARKS, a)));
+        SGLCORE_TRY(sglcore_text_add(env, text,
+                                     "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\" font-size=\"11\">%lld</text>\n", x,
+                                     bottom + 16, (long long)(all->positions * i / MARKS)));
+    }
+    double peak = c->left + ((double)all->peak_at + 0.5) * c->per_step;
+    return sglcore_text_add(
+        env, text,
+        "<path d=\"M%.2f %g V%g\" stroke=\"#c03030\" stroke-dasharray=\"4 3\"/>\n"
+        "<text x=\"%.2f\" y=\"%g\" text-anchor=\"middle\" font-size=\"11\" fill=\"#c03030\">most is live "
+        "here: %lld</text>\n",
+        peak, c->top, bottom, peak, c->top - 4, (long long)all->peak_at);
+}
+
+/* A bar that is large enough says what it is; hovering tells all of it. */
+static sgl_status svg_bar(sglcore_env *env, const canvas *c, const sglir_graph *g, const sglsession_lifetime *life,
+                          sglcore_text *text)
+{
+    const sglir_node *node = sglir_node_at(g, life->node);
+    const char *name = sglir_ops[node->op].name, *scope = scope_of(g, node);
+    char a[32], type[160], origin[ORIGIN_ROOM];
+    bool derived = strncmp(sglir_origin_text(g, node->origin, origin, sizeof origin), "autodiff", 8) == 0;
+    const char *colour = life->value == SGLIR_NONE ? "#bbbbbb" : derived ? "#e0915c" : "#5c8fd6";
+    double x = c->left + (double)life->from * c->per_step, width = (double)(life->to - life->from + 1) * c->per_step;
+    double height = (double)life->bytes * c->per_byte,
+           y = c->top + c->height - (double)life->offset * c->per_byte - height;
+    SGLCORE_TRY(sglcore_text_add(
+        env, text,
+        "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.4\">"
+        "<title>%s %s, %s bytes at %lld, ",
+        x, y, width, height, colour, name,
+        life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
+        grouped(life->bytes, a), (long long)life->offset));
+    SGLCORE_TRY(add_escaped(env, text, origin));
+    SGLCORE_TRY(sglcore_text_add(env, text, " "));
+    SGLCORE_TRY(add_escaped(env, text, scope));
+    SGLCORE_TRY(sglcore_text_add(env, text, "</title></rect>\n"));
+    if (height < 12 || width < 6.5 * (double)(strlen(name) + 1 + strlen(scope))) return SGL_OK;
+    SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"%.2f\" y=\"%.2f\" font-size=\"11\" pointer-events=\"none\">%s ",
+                                 x + 3, y + height / 2 + 4, name));
+    SGLCORE_TRY(add_escaped(env, text, scope));
+    return sglcore_text_add(env, text, "</text>\n");
+}
+
+/* One rectangle per value: time to the right, address upwards. */
 static sgl_status memory_svg(const sgl_program *program, const sglsession_lifetimes *all, sglcore_text *text)
 {
     sglcore_env *env = &program->session->vm->env;
     const sglir_graph *g = program->placed;
     int64_t arena = program->program->space_bytes[SGLIR_SPACE_ARENA];
-    double width = 1200, height = 640, left = 20, top = 48;
-    double per_step = width / (double)(all->positions > 0 ? all->positions : 1),
-           per_byte = height / (double)(arena > 0 ? arena : 1);
-    char a[32], b[32], type[160], origin[ORIGIN_ROOM];
+    canvas c = { .width = 1200, .height = 640, .left = 120, .top = 64 };
+    c.per_step = c.width / (double)(all->positions > 0 ? all->positions : 1);
+    c.per_byte = c.height / (double)(arena > 0 ? arena : 1);
+    char a[32], b[32];
     SGLCORE_TRY(sglcore_text_add(
         env, text,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"14\">\n",
-        width + 2 * left, height + top + 40));
-    SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"%g\" y=\"28\">", left));
+        c.width + c.left + 40, c.height + c.top + 64));
+    SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"20\" y=\"28\">"));
     SGLCORE_TRY(add_escaped(env, text, sglcore_string(g->strings, g->name)));
-    SGLCORE_TRY(sglcore_text_add(env, text, ": transient peak %s bytes, lower bound %s (%.4f)</text>\n",
-                                 grouped(arena, a), grouped(program->program->arena_lower_bound, b),
+    SGLCORE_TRY(sglcore_text_add(env, text, ": transient peak %s bytes, lower bound %s (%.4f)", grouped(arena, a),
+                                 grouped(program->program->arena_lower_bound, b),
                                  ratio(arena, program->program->arena_lower_bound)));
-    for (int64_t i = 0; i < all->count; i++) {
-        const sglsession_lifetime *life = &all->by_size[i];
-        const sglir_node *node = sglir_node_at(g, life->node);
-        bool backward = strncmp(sglir_origin_text(g, node->origin, origin, sizeof origin), "autodiff", 8) == 0;
-        const char *colour = life->value == SGLIR_NONE ? "#bbbbbb" : backward ? "#e0915c" : "#5c8fd6";
-        SGLCORE_TRY(sglcore_text_add(
-            env, text,
-            "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.4\">"
-            "<title>%s %s, %s bytes at %lld, ",
-            left + (double)life->from * per_step, top + height - (double)(life->offset + life->bytes) * per_byte,
-            (double)(life->to - life->from + 1) * per_step, (double)life->bytes * per_byte, colour,
-            sglir_ops[node->op].name,
-            life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
-            grouped(life->bytes, a), (long long)life->offset));
-        SGLCORE_TRY(add_escaped(env, text, origin));
-        SGLCORE_TRY(sglcore_text_add(env, text, "</title></rect>\n"));
-    }
+    SGLCORE_TRY(sglcore_text_add(env, text, "; beside it %s bytes of states, kept between steps</text>\n",
+                                 grouped(program->program->space_bytes[SGLIR_SPACE_STATE], a)));
+    for (int64_t i = 0; i < all->count; i++) SGLCORE_TRY(svg_bar(env, &c, g, &all->by_size[i], text));
+    SGLCORE_TRY(svg_axes(env, &c, all, arena, text));
     return sglcore_text_add(
         env, text,
-        "<text x=\"%g\" y=\"%g\">instructions, in order; blue: forward, orange: backward, grey: workspace</text>\n</svg>\n",
-        left, height + top + 24);
+        "<text x=\"%g\" y=\"%g\">bytes upwards, instructions to the right, in order; blue: of the script, "
+        "orange: made by autodiff (gradients, and what it keeps for them), grey: workspace</text>\n</svg>\n",
+        c.left, c.height + c.top + 44);
 }
-
-/* ---- the doors -------------------------------------------------------------------------------------------------------- */
 
 static sgl_status summary_json(const sgl_program *program, sglcore_text *text)
 {
