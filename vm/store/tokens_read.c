@@ -107,19 +107,26 @@ static sgl_status read_window(sglstore_tokens *t, sglstore_token_file *f, int64_
 enum { BLOCK = 1 << 20 }; /* bytes, a multiple of every width */
 static const int64_t scanned_most = (int64_t)1 << 30;
 
+/* Lane by lane, so that compilers take many tokens at a time without being asked for more than -O2. */
+#define LARGEST_OF(name, type)                                                                                         \
+    static uint32_t name(const type *data, int64_t count)                                                              \
+    {                                                                                                                  \
+        enum { LANES = 64 };                                                                                           \
+        type lanes[LANES] = { 0 }, most = 0;                                                                           \
+        int64_t i = 0;                                                                                                 \
+        for (; i + LANES <= count; i += LANES)                                                                         \
+            for (int k = 0; k < LANES; k++) lanes[k] = data[i + k] > lanes[k] ? data[i + k] : lanes[k];                \
+        for (; i < count; i++) most = data[i] > most ? data[i] : most;                                                 \
+        for (int k = 0; k < LANES; k++) most = lanes[k] > most ? lanes[k] : most;                                      \
+        return most;                                                                                                   \
+    }
+LARGEST_OF(largest_u8, uint8_t)
+LARGEST_OF(largest_u16, uint16_t)
+LARGEST_OF(largest_u32, uint32_t)
+
 static uint32_t largest(const void *data, int width, int64_t count)
 {
-    uint32_t most = 0;
-    if (width == 1)
-        for (int64_t i = 0; i < count; i++)
-            most = ((const uint8_t *)data)[i] > most ? ((const uint8_t *)data)[i] : most;
-    else if (width == 2)
-        for (int64_t i = 0; i < count; i++)
-            most = ((const uint16_t *)data)[i] > most ? ((const uint16_t *)data)[i] : most;
-    else
-        for (int64_t i = 0; i < count; i++)
-            most = ((const uint32_t *)data)[i] > most ? ((const uint32_t *)data)[i] : most;
-    return most;
+    return width == 1 ? largest_u8(data, count) : width == 2 ? largest_u16(data, count) : largest_u32(data, count);
 }
 
 static int64_t blocks_of(const sglstore_token_file *f) { return (f->count * f->width + BLOCK - 1) / BLOCK; }
