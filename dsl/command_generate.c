@@ -172,7 +172,8 @@ int command_generate(int argc, char **argv)
         return COMMAND_USAGE;
     }
     if (!o.prompt == !o.prompt_ids) {
-        fprintf(stderr, "sgl generate: give either --prompt or --prompt-ids; `sgl generate --help` tells more\n");
+        fprintf(stderr,
+                "sgl generate: give either --prompt TEXT or --prompt-ids 1,2,3; `sgl generate --help` tells more\n");
         return COMMAND_USAGE;
     }
     generate g = { .o = &o, .vm = command_open(o.threads, stderr) };

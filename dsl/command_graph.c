@@ -52,6 +52,12 @@ int command_graph(int argc, char **argv)
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
+    if (kernels && (*after || strcmp(format, "text") != 0)) {
+        fprintf(stderr,
+                "sgl graph: --program is what comes after all passes, as text: it goes with neither --after nor "
+                "--format; `sgl graph --help` tells more\n");
+        return COMMAND_USAGE;
+    }
     look l = { .vm = command_open(0, stderr) };
     if (!l.vm) return COMMAND_FAILED;
     sgl_status status = open_look(&l, positional[0], &settings, which);

@@ -24,8 +24,9 @@ static void print_help(const command *c)
 
 static int usage_error(const command *c, const char *what, const char *name, const char *why)
 {
-    fprintf(stderr, "sgl %s: %s%s'%s' %s; `sgl %s --help` tells more\n", c->name, what, *what ? " " : "", name, why,
-            c->name);
+    bool asks = *why && why[strlen(why) - 1] == '?';
+    fprintf(stderr, "sgl %s: %s%s'%s' %s%s `sgl %s --help` tells more\n", c->name, what, *what ? " " : "", name, why,
+            asks ? "" : ";", c->name);
     return COMMAND_USAGE;
 }
 

@@ -1,8 +1,7 @@
 /* console.c -- lines typed by hand: run them in an open trace, show what they give, complete names.
  *
  * Comes in: a line. Goes out: text. All lines of a console build one graph, so that a tensor lives as long as a variable
- * holds it; showing one runs the graph (eval.c). When the graph cannot be run any more (an op that the device does not
- * have, say), the next line starts a new one, and says so.
+ * holds it; showing one runs what it is made of (eval.c), and nothing else.
  * Odd invariant: the host's callbacks are called after Lua has been left, with texts that the registry keeps. */
 #include <ctype.h>
 #include <locale.h>
@@ -12,7 +11,6 @@
 
 #include "dsl/console.h"
 #include "dsl/eval.h"
-#include "dsl/stdlib.h"
 
 enum { SHOWN_WHOLE = 400, SHOWN_FIRST = 3 };
 
@@ -61,9 +59,41 @@ static void add_nested(lua_State *L, luaL_Buffer *text, const sgldsl_elements *e
     luaL_addstring(text, extent > 0 ? " }" : "}");
 }
 
+/* A plain list of numbers and texts, such as x:shape(), is shown by its members. */
+static bool is_list(lua_State *L)
+{
+    lua_Integer count = lua_istable(L, -1) ? (lua_Integer)lua_rawlen(L, -1) : 0;
+    if (count < 1 || count > SHOWN_WHOLE || lua_getmetatable(L, -1)) return false;
+    for (lua_Integer i = 1; i <= count; i++) {
+        int type = lua_rawgeti(L, -1, i);
+        lua_pop(L, 1);
+        if (type != LUA_TNUMBER && type != LUA_TSTRING && type != LUA_TBOOLEAN) return false;
+    }
+    return true;
+}
+
+static void show_list(lua_State *L)
+{
+    int list = lua_gettop(L);
+    lua_Integer count = (lua_Integer)lua_rawlen(L, list);
+    lua_pushliteral(L, "{ ");
+    for (lua_Integer i = 1; i <= count; i++) {
+        lua_rawgeti(L, list, i);
+        luaL_tolstring(L, -1, NULL);
+        lua_remove(L, -2);
+        lua_pushstring(L, i < count ? ", " : " }");
+        lua_concat(L, 3);
+    }
+    lua_remove(L, list);
+}
+
 /* Replaces the value on top of the stack by its text. */
 static void show(lua_State *L)
 {
+    if (is_list(L)) {
+        show_list(L);
+        return;
+    }
     if (sgldsl_to_tensor(L, -1) == NULL) {
         bool is_nan = lua_type(L, -1) == LUA_TNUMBER && isnan(lua_tonumber(L, -1));
         if (is_nan)
@@ -182,28 +212,12 @@ static int run_line(lua_State *L)
     return 0;
 }
 
-/* A graph with a fetch that cannot be computed is of no more use. */
-static int drop_graph(lua_State *L)
-{
-    lua_pushnil(L);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, &sgldsl_key_console);
-    return 0;
-}
-
 sgl_status sgldsl_console_run(sgl_job *job, const char *line, bool *incomplete, sgl_write_fn write, void *user)
 {
     if (job == NULL) return SGL_INVALID_ARGUMENT;
     if (line == NULL || write == NULL) return sgl_fail(job->vm, SGL_INVALID_ARGUMENT, "console: no line or no writer");
     line_request request = { .line = line };
-    job->evaluation_failed = false;
     sgl_status status = sgldsl_enter(job, run_line, &request);
-    if (status != SGL_OK && job->evaluation_failed) {
-        (void)sgl_fail(job->vm, status,
-                       "%s\n(the console starts a new graph; tensors made before cannot be used in it)",
-                       sgl_error_message(job->vm));
-        if (sgldsl_enter(job, drop_graph, NULL) != SGL_OK) return SGL_OUT_OF_MEMORY;
-        return status;
-    }
     if (incomplete != NULL) *incomplete = request.incomplete;
     if (status != SGL_OK || request.incomplete || request.bytes == 0) return status;
     return write(user, request.text, request.bytes);
@@ -279,24 +293,21 @@ static void add_keys(lua_State *L, const name_request *request, int index)
     }
 }
 
-/* Members that the stdlib loads when they are first used: its modules by their files, its ops by the tensors' methods. */
-static void add_stdlib(lua_State *L, const name_request *request)
+/* Members that a library of the stdlib loads when they are first used: the list `names` of its metatable. */
+static void add_names(lua_State *L, const name_request *request, int index)
 {
-    if (strncmp(request->name, "sgl.", 4) != 0) return;
-    const char *folder = request->name + 4;
-    size_t folder_bytes = request->prefix_bytes - 4;
-    for (const struct sgldsl_module *module = sgldsl_modules; module->name != NULL; module++) {
-        const char *path = module->name + sizeof SGLDSL_STDLIB_PREFIX - 1;
-        char name[64];
-        size_t at = 0;
-        while (at < folder_bytes && (path[at] == folder[at] || (path[at] == '/' && folder[at] == '.'))) at++;
-        if (at < folder_bytes) continue;
-        size_t length = strcspn(path + at, "/.");
-        if (length >= sizeof name || strncmp(path + at, "init.lua", 8) == 0) continue;
-        memcpy(name, path + at, length);
-        name[length] = '\0';
-        add_candidate(L, request, name);
+    if (luaL_getmetafield(L, index, "names") == LUA_TNIL) return;
+    if (lua_istable(L, -1)) {
+        int list = lua_gettop(L);
+        lua_pushvalue(L, list - 1);
+        for (lua_Integer i = 1; lua_rawgeti(L, list, i) == LUA_TSTRING; i++) {
+            lua_insert(L, -2);
+            add_candidate(L, request, lua_tostring(L, -2));
+            lua_remove(L, -2);
+        }
+        lua_pop(L, 2);
     }
+    lua_pop(L, 1);
 }
 
 /* Pushes the table of the tensors' methods, or nil. */
@@ -335,10 +346,8 @@ static int find_candidates(lua_State *L)
     lua_newtable(L);
     int owner = 2, methods = 3, set = 4;
     if (lua_istable(L, owner)) add_keys(L, request, owner);
-    bool of_tensor = sgldsl_to_tensor(L, owner) != NULL,
-         of_sgl = strncmp(request->name, "sgl.", request->prefix_bytes) == 0;
-    if (lua_istable(L, methods) && (of_tensor || (of_sgl && request->prefix_bytes == 4))) add_keys(L, request, methods);
-    if (request->prefix_bytes >= 4) add_stdlib(L, request);
+    if (lua_istable(L, owner)) add_names(L, request, owner);
+    if (lua_istable(L, methods) && sgldsl_to_tensor(L, owner) != NULL) add_keys(L, request, methods);
     lua_newtable(L); /* the list, in order */
     lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_getfield(L, -1, "table");

@@ -97,7 +97,25 @@ static int core_warn(lua_State *L)
     return 0;
 }
 
-static int core_error(lua_State *L) { return sgldsl_error(L, "%s", luaL_checkstring(L, 1)); }
+/* () -> "file:line" of the script, or nil */
+static int core_here(lua_State *L)
+{
+    sgldsl_place place;
+    sgldsl_where(L, 1, &place);
+    if (place.line == 0) return 0;
+    lua_pushfstring(L, "%s:%d", place.file, place.line);
+    return 1;
+}
+
+/* (message, place): the place, of core.here, is told where no line of the script is on the stack */
+static int core_error(lua_State *L)
+{
+    const char *message = luaL_checkstring(L, 1);
+    sgldsl_place place;
+    sgldsl_where(L, 1, &place);
+    if (place.line > 0 || !lua_isstring(L, 2)) return sgldsl_error(L, "%s", message);
+    return sgldsl_error(L, "%s: %s", lua_tostring(L, 2), message);
+}
 
 /* (name, names) -> "; did you mean 'x'?" with the nearest of the names, "" when none is near */
 static int core_hint(lua_State *L)
@@ -165,6 +183,7 @@ int sgldsl_open_core(lua_State *L)
         { "is_tensor", core_is_tensor },
         { "error", core_error },
         { "warn", core_warn },
+        { "here", core_here },
         { "ops", core_ops },
         { "hint", core_hint },
         { "settings", sgldsl_core_settings },

@@ -39,7 +39,6 @@ typedef struct sgldsl_graph {
     char name[64];
     lua_Integer serial; /* its place in the table of living graphs */
     int64_t units;
-    int64_t evaluated; /* names of fetches made by core.eval */
     /* The origin set last, so that it is set again only when it changes. */
     char file[256];
     char scope[SGLDSL_NAME_BYTES + 1];
@@ -92,9 +91,8 @@ struct sgl_job {
     int frame_reference;                            /* of what the frames keep alive */
     lua_Integer graphs;                             /* made so far */
     sgldsl_scratch scratch[SGLDSL_SCRATCHES];
-    sgl_session *session;   /* of core.eval */
-    sgl_program *program;   /* of the core.eval that is running */
-    bool evaluation_failed; /* the graph of a core.eval could not be run */
+    sgl_session *session; /* of core.eval */
+    sgl_program *program; /* of the core.eval that is running */
 };
 
 /* A script, however it came. */
@@ -199,8 +197,11 @@ sgldsl_graph *sgldsl_to_graph(lua_State *L, int index);
 /* The type of a tensor; raises when its graph is gone. `what` names the caller. */
 void sgldsl_type_of(lua_State *L, const sgldsl_tensor *tensor, const char *what, sgl_type *type);
 /* "f32[4,8]" into text (SGLDSL_TYPE_TEXT bytes). */
-enum { SGLDSL_TYPE_TEXT = 256 };
-const char *sgldsl_type_text(const sgl_type *type, char *text);
+enum { SGLDSL_TYPE_TEXT = SGL_TYPE_ROOM };
+static inline const char *sgldsl_type_text(const sgl_type *type, char *text)
+{
+    return sgl_type_text(type, text, SGLDSL_TYPE_TEXT);
+}
 
 /* ---- emit.c: an op from Lua values ---------------------------------------------------------------------------------------- */
 

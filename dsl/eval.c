@@ -1,8 +1,8 @@
 /* eval.c -- core.eval: a tensor's elements, at once.
  *
  * Comes in: a tensor of the running trace. Goes out: a number, a boolean, or lists in lists. The tensor is cast to f64 or
- * i64, which hold every dtype, and fetched; the graph as it is so far is frozen on a CPU session of the job, run once, and
- * the program freed. Feeds are zero and parameters are what the session holds: zero, unless an update was run.
+ * i64, which hold every dtype; what it is made of, and nothing else of the graph, is frozen on a CPU session of the job, run
+ * once, and the program freed. Feeds, parameters and states are zero.
  * Odd invariant: session and program belong to the job, because reading the elements may raise. */
 #include <string.h>
 
@@ -20,8 +20,8 @@ static int64_t element_count(const sgl_type *type)
     return count;
 }
 
-/* The tensor, cast, under a name of its own. */
-static void add_fetch(lua_State *L, int index, sgldsl_graph *graph, bool floats, char name[40])
+/* The tensor in a dtype that holds any. */
+static sgl_value cast_to(lua_State *L, int index, bool floats)
 {
     int top = lua_gettop(L);
     lua_createtable(L, 0, 1);
@@ -29,13 +29,9 @@ static void add_fetch(lua_State *L, int index, sgldsl_graph *graph, bool floats,
     lua_setfield(L, -2, "to");
     lua_pushvalue(L, index);
     sgldsl_emit(L, "cast", lua_gettop(L), 1, lua_gettop(L) - 1);
-    const sgldsl_tensor *cast = sgldsl_to_tensor(L, -1);
-    lua_pushfstring(L, "eval.%d", (int)++graph->evaluated);
-    strncpy(name, lua_tostring(L, -1), 39);
-    name[39] = '\0';
-    sgldsl_grow(L, graph, 1);
-    sgldsl_check(L, sgl_output_fetch(graph->graph, name, cast->value));
+    sgl_value cast = sgldsl_to_tensor(L, -1)->value;
     lua_settop(L, top);
+    return cast;
 }
 
 /* What Lua may use, the graph that it has computed may use too: memory, and arithmetic that takes about as long. */
@@ -52,13 +48,16 @@ static sgl_status check_need(const sgl_job *job)
                     sgl_program_flops(job->program), most_flops);
 }
 
-static sgl_status run_once(sgl_job *job, const sgldsl_graph *graph, const char *name, void *data, size_t bytes)
+static sgl_status run_once(sgl_job *job, const sgldsl_graph *graph, sgl_value value, void *data, size_t bytes)
 {
+    sgl_graph *part = NULL;
     sgl_status status = job->session != NULL ? SGL_OK : sgl_session_new(job->vm, "cpu", &job->session);
-    if (status == SGL_OK) status = sgl_freeze(job->session, graph->graph, NULL, &job->program);
+    if (status == SGL_OK) status = sgl_graph_extract(graph->graph, &value, 1, NULL, 0, &part);
+    if (status == SGL_OK) status = sgl_freeze(job->session, part, NULL, &job->program);
+    sgl_graph_free(part);
     if (status == SGL_OK) status = check_need(job);
     if (status == SGL_OK) status = sgl_step(job->program);
-    if (status == SGL_OK) status = sgl_fetch(job->program, name, data, bytes);
+    if (status == SGL_OK) status = sgl_fetch(job->program, "value.0", data, bytes);
     if (job->program != NULL) sgl_program_free(job->program);
     job->program = NULL;
     if (status == SGL_LIMIT) { /* the session has planned for what was refused */
@@ -71,7 +70,6 @@ static sgl_status run_once(sgl_job *job, const sgldsl_graph *graph, const char *
 void sgldsl_evaluate(lua_State *L, int index, sgldsl_elements *elements)
 {
     sgl_job *job = sgldsl_job(L);
-    char name[40];
     sgldsl_graph *graph = sgldsl_tracing(L, "eval");
     sgldsl_type_of(L, sgldsl_check_tensor(L, index, "eval", graph), "eval", &elements->type);
     elements->count = element_count(&elements->type);
@@ -79,11 +77,9 @@ void sgldsl_evaluate(lua_State *L, int index, sgldsl_elements *elements)
     bool floats = sgldsl_is_float(elements->type.dtype);
     size_t bytes = (size_t)elements->count * 8;
     void *data = sgldsl_scratch_get(L, SCRATCH_ELEMENTS, bytes > 0 ? bytes : 8);
-    add_fetch(L, index, graph, floats, name);
+    sgl_value value = cast_to(L, index, floats);
     sgldsl_charge(L, 10000 + elements->count);
-    sgl_status status = run_once(job, graph, name, data, bytes);
-    job->evaluation_failed = status != SGL_OK;
-    sgldsl_check(L, status);
+    sgldsl_check(L, run_once(job, graph, value, data, bytes));
     elements->floats = floats ? data : NULL;
     elements->integers = floats ? NULL : data;
 }

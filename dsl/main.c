@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dsl/command.h"
+#include "dsl/help.h"
 
 static int command_version(int argc, char **argv)
 {
@@ -38,6 +39,16 @@ static const struct {
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
+/* What scripts have of that name. */
+static int print_topic(const char *name)
+{
+    sgl_vm *vm = command_open(1, stderr);
+    if (!vm) return COMMAND_FAILED;
+    int code = sgldsl_help(vm, name, command_write, stdout) == SGL_OK ? COMMAND_OK : command_error(vm);
+    sgl_close(vm);
+    return code;
+}
+
 static int command_help(int argc, char **argv)
 {
     if (argc > 2)
@@ -46,10 +57,12 @@ static int command_help(int argc, char **argv)
                 char *asked[] = { argv[0], argv[2], (char[]){ "--help" }, NULL };
                 return commands[i].run(3, asked);
             }
+    if (argc > 2 && argv[2][0] != '-' && strcmp(argv[2], "help") != 0) return print_topic(argv[2]);
     printf("sgl: an embeddable interpreter of a graph language\n\nusage: sgl COMMAND ...\n\n");
     for (int i = 0; i < COMMANDS; i++) printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf(
-        "\n`sgl COMMAND --help` tells a command's options.\n\n"
+        "\n`sgl COMMAND --help` tells a command's options; `sgl help ops`, nn, optim, models and data list what scripts have,\n"
+        "`sgl help NAME` tells of one: sgl help nn.attention\n\n"
         "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 130 and 143 stopped in order by Ctrl-C and\n"
         "SIGTERM, after saving.\n");
     return COMMAND_OK;

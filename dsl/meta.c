@@ -4,7 +4,6 @@
  * beside it stand among the settings as "require.NAME", so that sgl_load_text(script, text, settings) loads the whole again
  * with no file there. Written by hand: a JSON library would allocate past the host's allocator.
  * Odd invariant: scripts, modules and settings were checked to be UTF-8 when they came, so everything here can be written. */
-#include <stdio.h>
 #include <string.h>
 
 #include "dsl/dsl.h"
@@ -14,21 +13,9 @@ static void add_string(lua_State *L, luaL_Buffer *json, int index)
 {
     size_t bytes;
     const char *text = lua_tolstring(L, index, &bytes);
-    luaL_addchar(json, '"');
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)text[i];
-        char escaped[8];
-        if (c == '"' || c == '\\') {
-            luaL_addchar(json, '\\');
-            luaL_addchar(json, (char)c);
-        } else if (c >= 0x20) {
-            luaL_addchar(json, (char)c);
-        } else {
-            snprintf(escaped, sizeof escaped, c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\u%04x", c);
-            luaL_addstring(json, escaped);
-        }
-    }
-    luaL_addchar(json, '"');
+    size_t quoted = sgl_json_quote(text, bytes, NULL, 0);
+    (void)sgl_json_quote(text, bytes, luaL_prepbuffsize(json, quoted), quoted);
+    luaL_addsize(json, quoted);
 }
 
 /* Puts the modules that were read from files among a copy of the settings: { number = key, key = text }. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "dsl/command.h"
+#include "dsl/help.h"
 #include "dsl/repl.h"
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
@@ -344,15 +345,15 @@ static const struct {
     { ":params", "[TEXT]", "parameters and states, those whose name holds TEXT", run_params },
     { ":memory", "", "the bytes that the program needs", run_memory },
     { ":use", "NAME", "look at another graph: train, eval, decode, init", run_use },
-    { ":help", "", "this", run_help },
+    { ":help", "[NAME]", "this, or what NAME is: an op, nn.linear, optim.adamw; a list: ops, nn, optim, models",
+      run_help },
     { ":quit", "", "leave; so does Ctrl-D", run_quit },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static sgl_status run_help(repl *r, const char *argument)
 {
-    (void)r;
-    (void)argument;
+    if (*argument) return sgldsl_help(r->vm, argument, command_write, stdout);
     printf("a line of Lua is run, what it gives is shown; a tensor's elements are computed: sgl.iota({ 2, 3 }) * 2\n");
     for (int i = 0; i < COMMANDS; i++)
         printf("  %-8s %-7s %s\n", commands[i].name, commands[i].argument, commands[i].help);
@@ -401,6 +402,10 @@ static sgl_status run_lua(repl *r, const char *line)
         status = sgl_fail(r->vm, status, "no memory for the line");
     else
         status = sgldsl_console_run(r->job, r->typed.data, &incomplete, command_write, stdout);
+    if (status == SGL_OK && !incomplete && !r->told_of_locals && strncmp(r->typed.data, "local ", 6) == 0) {
+        fprintf(stderr, "(a local ends with its line: without the word `local` the next lines have it too)\n");
+        r->told_of_locals = true;
+    }
     if (!incomplete) r->typed.bytes = 0;
     return status;
 }

@@ -24,6 +24,7 @@ typedef struct repl {
     sgl_program *program; /* of it, NULL: not frozen yet */
     json_t *report;       /* its report, as sgl.h describes it */
     repl_text typed;      /* lines of a statement that is not whole yet */
+    bool told_of_locals;
     bool left;
 } repl;
 

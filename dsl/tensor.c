@@ -5,7 +5,6 @@
  * truth of a number that is not there yet.
  * Odd invariant: a graph's userdata may outlive its graph (a trace that failed), and then says so. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "dsl/dsl.h"
@@ -50,16 +49,6 @@ void sgldsl_type_of(lua_State *L, const sgldsl_tensor *tensor, const char *what,
 {
     if (tensor->graph->graph == NULL) sgldsl_error(L, "%s: the tensor's graph '%s' is gone", what, tensor->graph->name);
     sgldsl_check(L, sgl_value_type(tensor->graph->graph, tensor->value, type));
-}
-
-const char *sgldsl_type_text(const sgl_type *type, char *text)
-{
-    int at = snprintf(text, SGLDSL_TYPE_TEXT, "%s[", sgl_dtype_name(type->dtype));
-    for (int i = 0; i < type->rank; i++) {
-        at += snprintf(text + at, (size_t)(SGLDSL_TYPE_TEXT - at), i > 0 ? ",%lld" : "%lld", (long long)type->dims[i]);
-    }
-    snprintf(text + at, (size_t)(SGLDSL_TYPE_TEXT - at), "]");
-    return text;
 }
 
 static int tensor_tostring(lua_State *L)

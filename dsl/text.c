@@ -77,29 +77,12 @@ const char *sgldsl_name(lua_State *L, int index, const char *what)
     return name;
 }
 
-/* Length of the UTF-8 sequence at p, 0 where there is none. */
-static int sequence_length(const unsigned char *p, size_t left)
-{
-    if (p[0] < 0x80) return 1;
-    int length = p[0] >= 0xC2 && p[0] < 0xE0   ? 2
-                 : p[0] >= 0xE0 && p[0] < 0xF0 ? 3
-                 : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
-                                               : 0;
-    if (length == 0 || (size_t)length > left) return 0;
-    for (int i = 1; i < length; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    }
-    bool overlong = (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xF0 && p[1] < 0x90);
-    bool beyond = (p[0] == 0xED && p[1] >= 0xA0) || (p[0] == 0xF4 && p[1] >= 0x90);
-    return overlong || beyond ? 0 : length;
-}
-
 sgl_status sgldsl_check_text(sgl_vm *vm, const char *name, const char *text, size_t bytes)
 {
     int line = 1;
     for (size_t at = 0; at < bytes;) {
         const unsigned char *p = (const unsigned char *)text + at;
-        int length = *p == '\0' ? 0 : sequence_length(p, bytes - at);
+        int length = *p == '\0' ? 0 : sgl_utf8_bytes(text + at, bytes - at);
         if (length == 0) {
             return sgl_fail(vm, SGL_SCRIPT, "%s:%d: byte %lld (0x%02X) is no UTF-8 text; save the script as UTF-8",
                             name, line, (long long)at, *p);

@@ -55,14 +55,15 @@ local function check_fields(given)
   end
 end
 
---- Declares what is to be trained and how. `loss(batch)` returns a mean of rank 0 and, if it likes, the number of targets
---- that it is a mean over. `step(batch)`, in place of loss and optim, updates by itself (optimizer:minimize, sgl.update) and
---- returns { name = tensor of rank 0 } to show and to log, or nothing. `context`: the most positions of a generation.
+--- Declares what is to be trained and how. `loss(batch)` returns a mean of rank 0 and, if it likes, the number of
+--- targets that it is a mean over. `step(batch)`, in place of loss and optim, updates by itself (optimizer:minimize,
+--- sgl.update) and returns { name = tensor of rank 0 } to show and to log, or nothing. `context`: the most positions of
+--- a generation.
 ---@param given { model: sgl.module, loss: function?, step: function?, data: table, optim: sgl.optimizer|sgl.optimizer[]?, plan: table?, steps: integer?, eval_every: integer?, eval_batches: integer?, save_every: integer?, keep: integer?, seed: integer?, context: integer? }
 function job.new(given)
   if type(given) ~= "table" then core.error("job: give a table { model =, loss =, data =, optim = }") end
   check_fields(given)
-  local self = {}
+  local self = { here = core.here() }
   for key, value in pairs(given) do self[key] = value end
   for key, text in pairs(core.settings()) do
     local field = key:match "^job%.(.*)$"
@@ -108,7 +109,9 @@ local function batch_of(self)
   if self.data.derive then self.data.derive(batch) end
   for name, tensor in pairs(batch) do
     local of_tokens = self.data.vocab and (name == "tokens" or name == "targets")
-    if of_tokens or not self.data.vocab then fed[tensor] = { name = name, vocab = of_tokens and self.data.vocab or nil } end
+    if of_tokens or not self.data.vocab then
+      fed[tensor] = { name = name, vocab = of_tokens and self.data.vocab or nil }
+    end
   end
   return setmetatable(batch, {
     __index = function(_, name)
@@ -179,10 +182,11 @@ end
 local function traced_loss(self, batch)
   local mean, count = self.loss(batch)
   if not core.is_tensor(mean) or core.rank(mean) ~= 0 then
-    core.error(("loss: the function must return a tensor of rank 0, it returned %s"):format(tostring(mean)))
+    core.error(("loss: the function must return a tensor of rank 0, it returned %s"):format(tostring(mean)), self.here)
   end
   if count ~= nil and not (type(count) == "number" or (core.is_tensor(count) and core.rank(count) == 0)) then
-    core.error(("loss: the count of targets must be a tensor of rank 0 or a number, it is %s"):format(tostring(count)))
+    core.error(("loss: the count of targets must be a tensor of rank 0 or a number, it is %s"):format(tostring(count)),
+      self.here)
   end
   if type(count) == "number" then count = core.constant(count, core.dtype(mean)) end
   local counted = trace.context().counts[1]
@@ -200,8 +204,8 @@ function job.trace_train(self)
       if self.step then
         local shown = self.step(batch)
         if shown ~= nil and type(shown) ~= "table" then
-          core.error(("step: it returns a table of numbers to show, such as { loss = loss }, or nothing; not %s"):format(
-            check.show(shown)))
+          local what = "step: it returns a table of numbers to show, such as { loss = loss }, or nothing; not %s"
+          core.error(what:format(check.show(shown)), self.here)
         end
         for name, value in pairs(shown or {}) do trace.log(name, value) end
         self.learnt = context.learnt
@@ -248,7 +252,7 @@ function job.trace_decode(self)
       local logits = self.model(core.input("feed", "tokens", "i32", { 1, 1 }))
       if getmetatable(logits) == loss_module.Logits then logits = logits:tensor() end
       if not core.is_tensor(logits) or core.rank(logits) ~= 3 then
-        core.error(("decode: the model must give logits [1, 1, vocab], it gave %s"):format(tostring(logits)))
+        core.error(("decode: the model must give logits [1, 1, vocab], it gave %s"):format(tostring(logits)), self.here)
       end
       core.fetch("logits", ops.reshape(logits, 1, ops.shape(logits, 2)))
     end)
@@ -276,9 +280,10 @@ function job.next_batch(self, cursor, is_eval)
   local batch = self.data.next(cursor, is_eval)
   if type(batch) == "table" then
     for name in pairs(batch) do
-      if type(name) ~= "string" then core.error("batch: its keys must be the names of feeds") end
+      if type(name) ~= "string" then core.error("batch: its keys must be the names of feeds", self.here) end
       if not self.data.feeds[name] then
-        core.error(("batch: the data declares no feed '%s'%s"):format(name, names_of.hint(name, feed_names(self))))
+        core.error(("batch: the data declares no feed '%s'%s"):format(name, names_of.hint(name, feed_names(self))),
+          self.here)
       end
     end
   end
@@ -286,7 +291,8 @@ function job.next_batch(self, cursor, is_eval)
 end
 
 --- A number of the job, or nil. context: positions of the decode caches; bytes: 1 where tokens are the bytes of a text;
---- eval_batches: of Lua data 32 unless the job says otherwise, else all; counts_targets: 1 where the traced loss is a mean over so many targets.
+--- eval_batches: of Lua data 32 unless the job says otherwise, else all; counts_targets: 1 where the traced loss is a
+--- mean over so many targets.
 ---@param key string
 ---@return number?
 function job.number(self, key)

@@ -297,8 +297,8 @@ end
 setmetatable(ops, {
   __index = function(_, name)
     if type(name) ~= "string" then
-      core.error("a tensor is no list: x:index(i, { from, to }) takes places and ranges from 0 on, x:slice(axis, start, stop)"
-        .. " a range")
+      core.error("a tensor is no list: x:index(i, { from, to }) takes places and ranges from 0 on, "
+        .. "x:slice(axis, start, stop) a range")
     end
     local known = {}
     for op in next, ops do known[#known + 1] = op end

@@ -19,14 +19,16 @@ local sgl = {}
 
 local libraries = { nn = true, optim = true, data = true, models = true }
 
+local names = { "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom" }
+for op in pairs(ops) do names[#names + 1] = op end
+table.sort(names)
+
 setmetatable(sgl, {
+  names = names, -- for completion
   __index = function(self, name)
     local value = rawget(ops, name)
     if value == nil and libraries[name] then value = require("sgl." .. name) end
     if value == nil then
-      local names = { "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom" }
-      for op in pairs(ops) do names[#names + 1] = op end
-      table.sort(names)
       core.error(("sgl has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     rawset(self, name, value)

@@ -20,8 +20,8 @@ local function collect(item, tensors)
   end
   local parts = base.is_module(item) and item:parameters() or item
   if type(parts) ~= "table" or (parts == item and getmetatable(item) ~= nil) then
-    core.error(("grad: %s is a %s; gradients are with respect to tensors, parameters, modules and lists of these"):format(
-      check.show(item), type(item)))
+    local what = "grad: %s is a %s; gradients are with respect to tensors, parameters, modules and lists of these"
+    core.error(what:format(check.show(item), type(item)))
   end
   local places = {}
   for i, part in ipairs(parts) do places[i] = collect(part, tensors) end
@@ -35,8 +35,8 @@ local function placed(places, gradients)
   return list
 end
 
---- Gradients of a scalar. The result is as `wrt` is: of a tensor or parameter one gradient, of a module a list in the order
---- of its parameters(), of a list one of these for each of its members.
+--- Gradients of a scalar. The result is as `wrt` is: of a tensor or parameter one gradient, of a module a list in the
+--- order of its parameters(), of a list one of these for each of its members.
 ---@param of sgl.tensor rank 0
 ---@param wrt sgl.tensor|sgl.parameter|sgl.module|table earlier values of the same trace
 ---@return sgl.tensor|table
@@ -66,7 +66,8 @@ end
 
 function State:__tostring() return ("state %s {%s}"):format(self.name, table.concat(self.dims, ", ")) end
 
---- A tensor that is kept from step to step and in checkpoints: sgl.state{ 10, 20, name = "average", init = nn.init.zeros }.
+--- A tensor that is kept from step to step and in checkpoints:
+--- sgl.state{ 10, 20, name = "average", init = nn.init.zeros }.
 ---@param options table the extents (none: a number); name; init: how it gets its first value; dtype: that of parameters
 ---@return sgl.state
 function step.state(options)

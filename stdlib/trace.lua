@@ -113,8 +113,8 @@ function trace.update(name, value)
   context.updated = true
 end
 
---- `indices` choose among `rows` rows, but for those that equal `ignore`. Where they are a feed: token data must not give
---- more, the numbers of a Lua batch are looked at when they are fed.
+--- `indices` choose among `rows` rows, but for those that equal `ignore`. Where they are a feed: token data must not
+--- give more, the numbers of a Lua batch are looked at when they are fed.
 ---@param where string the layer
 ---@param indices sgl.tensor
 ---@param rows integer
@@ -123,8 +123,8 @@ function trace.bound(where, indices, rows, ignore)
   local fed = now and now.fed[indices]
   if not fed then return end
   if fed.vocab and fed.vocab > rows then
-    core.error(("%s: '%s' of the data are below %d (its vocab), here are %d rows: the model's vocab is too small"):format(
-      where, fed.name, fed.vocab, rows))
+    local what = "%s: '%s' of the data are below %d (its vocab), here are %d rows: the model's vocab is too small"
+    core.error(what:format(where, fed.name, fed.vocab, rows))
   end
   fed.below, fed.ignore = math.min(fed.below or rows, rows), ignore
 end

@@ -10,6 +10,7 @@ local names = { "gpt2", "llama" }
 local models = {}
 
 return setmetatable(models, {
+  names = names, -- for completion
   __index = function(self, name)
     for _, known in ipairs(names) do
       if known == name then

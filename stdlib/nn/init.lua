@@ -24,13 +24,15 @@ for file, names in pairs(several) do
   for _, name in ipairs(names) do where[name] = "sgl.nn." .. file end
 end
 
+local names = { "module", "parameter", "buffer", "init" }
+for known in pairs(where) do names[#names + 1] = known end
+table.sort(names)
+
 return setmetatable(nn, {
+  names = names, -- for completion
   __index = function(self, name)
     local file = where[name]
     if not file then
-      local names = { "module", "parameter", "buffer", "init" }
-      for known in pairs(where) do names[#names + 1] = known end
-      table.sort(names)
       core.error(("nn has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     local found = require(file)

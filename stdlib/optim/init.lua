@@ -13,13 +13,15 @@ local where = {
 ---@class sgl.optim
 local optim = {}
 
+local names = {}
+for known in pairs(where) do names[#names + 1] = known end
+table.sort(names)
+
 return setmetatable(optim, {
+  names = names, -- for completion
   __index = function(self, name)
     local file = where[name]
     if not file then
-      local names = {}
-      for known in pairs(where) do names[#names + 1] = known end
-      table.sort(names)
       core.error(("optim has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     local found = require(file)

@@ -38,7 +38,8 @@ local function new(kind, options, own, slots, rule)
   for name, value in pairs(known) do fields[name] = value end
   for name, value in pairs(own) do fields[name] = value end
   check.options(kind, options, fields)
-  local self = { kind = kind, options = options, slots = slots, rule = rule, name = unique(options.name or kind) }
+  local self = { kind = kind, options = options, slots = slots, rule = rule, name = unique(options.name or kind),
+    here = core.here() }
   self.lr = schedule.of(kind, options.lr)
   return setmetatable(self, Optimizer)
 end
@@ -122,7 +123,7 @@ function Optimizer:minimize(loss, what)
   if type(lr) == "number" then lr = core.constant(lr, "f64") end
   if not core.is_tensor(lr) or core.rank(lr) ~= 0 then
     local what = "%s: the schedule must give a number or a tensor of rank 0, it gave %s"
-    core.error(what:format(self.kind, tostring(lr)))
+    core.error(what:format(self.kind, tostring(lr)), self.here)
   end
   local function state(slot)
     local parts = {}

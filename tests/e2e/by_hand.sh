@@ -69,7 +69,7 @@ bad 6 'local average = sgl.state { 3, name = "__metadata__", init = nn.init.ones
 case_of 26 '  model = nn.module("m", { __metadata__ = w, model = model }, print), step = step, steps = 150,'
 refused 1 "parameter '__metadata__'" 'another' -- train case.lua --out nothing
 case_of 16 '  return loss'
-refused 1 'step: it returns a table' -- train case.lua --out nothing
+refused 1 'case.lua:25: step: it returns a table' -- train case.lua --out nothing
 case_of 16 '  return { step = loss }'
 refused 1 "sgl.log: 'step' is what the run itself reports" -- train case.lua --out nothing
 

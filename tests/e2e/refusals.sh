@@ -56,6 +56,7 @@ optimizer 'adamw { lr = rate, clip = 0 }' 'adamw: clip must be' 'above 0' 'not 0
 optimizer 'adamw { lr = rate, clip = -1 }' 'adamw: clip must be'
 optimizer 'adamw { lr = rate, weightdecay = 0.1 }' "no option 'weightdecay'" "'weight_decay'"
 optimizer 'adamw { lr = rate, decays = 1 }' 'adamw: decays must be a function'
+optimizer 'adamw { lr = function() return "quick" end }' 'the schedule must give' 'quick'
 optimizer 'sgd { lr = rate, momentum = 1 }' 'sgd: momentum must be'
 optimizer 'sgd { lr = rate, nesterov = true }' 'sgd: nesterov needs a momentum'
 optimizer 'sgd { lr = -rate }' 'sgd: lr must be' 'not -0.001'
@@ -153,7 +154,7 @@ optimizer 'sgd { lr = rate, zzzz = 1 }' "'zzzz'; there are clip, decays, lr, mom
 schedule 'cosine { peak = 1, T_max = 10 }' "'T_max'; here it is 'steps'"
 layer 'Linear(8, 8)' "here it is 'linear'"
 layer 'attention { dim = 8, n_heads = 2 }' "here it is 'heads'"
-layer 'zork(8)' 'there are attention, cross_entropy' 'tied_head'
+layer 'zork(8)' 'there are attention, ' 'tied_head'
 bad 5 'local model = sgl.randn(2, 3)' "here it is 'random_normal'"
 bad 5 'local model = sgl.ones(2, 3)' 'ones: the extents are a list: sgl.ones({ 2, 3 })'
 bad 5 'local model = sgl.iota(3)' 'sgl.iota({ 2, 3 })'

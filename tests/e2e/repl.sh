@@ -36,7 +36,21 @@ says out '2' 'f32[2,3]' '{ 0, 1, 2 }' '{ 0.5, 10.5, 20.5 }' 'f32[] 10' 'f32[3,2]
 says_not out '-nan'
 grep -qx nan out || fail "0 / 0 is nan"
 says err 'undefined_name' 'matmul' '[2,3] x [2,3]'
-[ "$(grep -c . err)" -le 6 ] || fail "more errors than the two"
+[ "$(grep -c 'a local ends with its line' err)" -eq 1 ] || fail "a local is lost, and it is not said once"
+[ "$(grep -c . err)" -le 7 ] || fail "more errors than the two"
+
+# A line costs what it shows and nothing that was shown before; lists are shown; help of ops, layers, functions.
+lines <<'LUA'
+sgl.zeros({ 2, 3 }):shape()
+:help sgl.rms_norm
+:help nn.rms_norm
+:help optim.warmup_cosine
+:help relu
+:help linaer
+LUA
+says out '{ 2, 3 }' 'op rms_norm' 'stdlib/nn/rms_norm.lua' 'Weight (the gain) [dim]' '@param dim integer' 'half a cosine' \
+    'function fn.relu(x)'
+says err "no 'linaer'" "'linear'"
 
 lines <<'LUA'
 f = function(x)

@@ -80,3 +80,15 @@ sleep 0.02
 kill -INT "$process"
 ends_with 130
 [ -z "$(find long -name 'step-*')" ] || fail "it was saved in spite of the second signal"
+says out 'is not finished and not kept' 'nothing was saved for it'
+says_not out 'goes on'
+
+# While the graph is compiled there is nothing to save: the run ends in order all the same.
+# shellcheck disable=SC2086
+env --default-signal=INT "$SGL" train "$LLAMA" $OPTIONS --set layers=150 --out early >out 2>err &
+process=$!
+sleep 0.7
+kill -INT "$process"
+ends_with 130
+[ -z "$(find early -name 'step-*' 2>/dev/null)" ] || fail "it began in spite of the signal"
+[ ! -s err ] || says err interrupted

@@ -38,6 +38,9 @@ refused 2 'one too many' -- train a.lua b.lua
 refused 2 'key=value' -- train "$LLAMA" --set layers
 refused 2 'flag' -- train "$LLAMA" --quiet=yes
 refused 2 '--prompt' -- generate x
+refused 2 '--program' 'neither --after nor --format' -- graph "$LLAMA" --program --format dot
+refused 2 '--program' 'neither --after nor --format' -- graph "$LLAMA" --program --after fuse
+refused 2 '--prompt TEXT' '--prompt-ids 1,2,3' -- generate x
 refused 2 '--profile' "'few'" -- train "$LLAMA" --profile few
 refused 2 '--profile' "'0'" -- train "$LLAMA" --profile=0
 
@@ -59,6 +62,16 @@ mkdir folder.lua
 refused 1 'folder.lua' 'folder' -- train folder.lua
 printf '\033Lua\124\000' >bytecode.lua
 refused 1 'bytecode.lua' -- train bytecode.lua
+
+run 0 help ops
+says out 'matmul' 'linear_cross_entropy' 'e^x'
+run 0 help nn
+says out 'nn.linear' 'y = x W^T + b.' 'nn.attention'
+run 0 help nn.attention
+says out 'stdlib/nn/attention.lua' '@param'
+refused 1 "help: there is no 'zzzz'" 'ops, nn, optim' -- help zzzz
+refused 1 "'matmull'" "'matmul'" -- help matmull
+refused 2 "'--step' is no option; did you mean '--steps'? \`sgl train --help\`" -- train "$LLAMA" --step 5
 
 run 0 version
 [ "$(cat out)" = "sgl $(sed -n 's/^#define SGL_VERSION "\(.*\)"/\1/p' "$ROOT/vm/sgl.h")" ] || fail "the version"

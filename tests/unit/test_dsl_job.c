@@ -354,10 +354,10 @@ static void test_batches(void **state)
         "batch: element 3 of 'x' is x, which is no f32",
         "batch: element 2 of 'k' is 2.5, which is no i64",
         "batch: it lacks the feed 'k' (i64[2])",
-        "batch: the data declares no feed 'k_'; there are b, k, n, x",
+        "batches.lua:19: batch: the data declares no feed 'k_'; there are b, k, n, x",
         "batch: 'x' has 4 bytes, the feed f32[3] takes 12",
         "batch: the data function gave a number value, it must give a table of feeds",
-        "batch: its keys must be the names of feeds",
+        "batches.lua:19: batch: its keys must be the names of feeds",
         "batch: element 1 of 'b' is 2, which is no bool",
     };
     dsl_host host;

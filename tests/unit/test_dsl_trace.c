@@ -209,7 +209,8 @@ static void test_errors_of_graphs(void **state)
     FAILS("core.trace('other', function() return x + 1 end)",
           "add: a tensor of the graph 'g' cannot be used in the graph 'other'; make it anew in each trace");
     FAILS("core.input('feed', 'x', 'f32', { 2 })", "input 'x': it is there already as f32[2,3], not f32[2]");
-    FAILS("core.input('state', 'x', 'f32', { 2, 3 })", "input 'x': a feed has this name already, no state can have it too");
+    FAILS("core.input('state', 'x', 'f32', { 2, 3 })",
+          "input 'x': a feed has this name already, no state can have it too");
     FAILS("core.input('fed', 'z', 'f32', {})", "input: the role must be parameter, state, feed or cache");
     FAILS("core.input('feed', '', 'f32', {})", "input: the name is empty");
     FAILS("core.input('feed', 'a\\0b', 'f32', {})", "input: the name 'a...' holds a zero byte");

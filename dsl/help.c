@@ -1,0 +1,198 @@
+/* help.c -- what a name of the library is. See help.h.
+ *
+ * Comes in: a name. Goes out: the row of the op table, the comment at the head of a module's file, or the comment above a
+ * function of the stdlib; whichever the name has.
+ * Odd invariant: nothing is loaded or run: the texts are read as texts. */
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dsl/help.h"
+#include "dsl/stdlib.h"
+
+typedef struct help {
+    sgl_write_fn write;
+    void *user;
+    sgl_status status; /* of the first write that failed */
+    int written;       /* pieces */
+} help;
+
+static void put(help *h, const char *text, size_t bytes)
+{
+    if (h->status == SGL_OK) h->status = h->write(h->user, text, bytes);
+    h->written++;
+}
+
+static void put_line(help *h, const char *left, const char *right, size_t bytes)
+{
+    char start[64];
+    snprintf(start, sizeof start, "  %-24s ", left);
+    put(h, start, strlen(start));
+    put(h, right, bytes);
+    put(h, "\n", 1);
+}
+
+/* ---- the op table ------------------------------------------------------------------------------------------------- */
+
+static void list_ops(help *h)
+{
+    const char *name;
+    for (int i = 0; (name = sgl_op_name(i)) != NULL; i++) put_line(h, name, sgl_op_help(i), strlen(sgl_op_help(i)));
+}
+
+static void tell_op(help *h, sgl_vm *vm, const char *name)
+{
+    const char *op, *attrs;
+    int least, most;
+    char line[256];
+    for (int i = 0; (op = sgl_op_name(i)) != NULL; i++) {
+        if (strcmp(op, name) != 0 || sgl_op_signature(vm, op, &least, &most, &attrs) != SGL_OK) continue;
+        snprintf(line, sizeof line, least == most ? "op %s: %d arguments%s%s\n" : "op %s: from %d arguments on%s%s\n",
+                 op, least, *attrs ? "; attributes " : "", attrs);
+        put(h, line, strlen(line));
+        put(h, "  ", 2);
+        put(h, sgl_op_help(i), strlen(sgl_op_help(i)));
+        put(h, "\n", 1);
+    }
+}
+
+/* ---- the stdlib ----------------------------------------------------------------------------------------------------- */
+
+static const char *line_end(const char *line)
+{
+    const char *end = strchr(line, '\n');
+    return end ? end : line + strlen(line);
+}
+
+static const char *next_line(const char *line)
+{
+    const char *end = line_end(line);
+    return *end ? end + 1 : end;
+}
+
+static const char *skip_blanks(const char *line) { return line + strspn(line, " "); }
+
+static bool is_comment(const char *line) { return strncmp(skip_blanks(line), "---", 3) == 0; }
+
+/* "stdlib/nn/linear.lua" for "nn.linear", or "stdlib/data/init.lua" for "data". */
+static bool is_file_of(const struct sgldsl_module *module, const char *name)
+{
+    const char *path = module->name + strlen("stdlib/");
+    while (*name && (*path == *name || (*path == '/' && *name == '.'))) path++, name++;
+    return !*name && (strcmp(path, ".lua") == 0 || strcmp(path, "/init.lua") == 0);
+}
+
+/* The comment lines from `line` on, without their dashes. */
+static const char *put_comment(help *h, const char *line)
+{
+    for (; is_comment(line); line = next_line(line)) {
+        const char *text = skip_blanks(line) + 3;
+        if (strncmp(text, "@", 1) != 0 && *text == ' ') text++;
+        put(h, "  ", 2);
+        put(h, text, (size_t)(line_end(line) - text));
+        put(h, "\n", 1);
+    }
+    return line;
+}
+
+/* The head of the file, and the annotations of the function that it returns. */
+static void tell_file(help *h, const struct sgldsl_module *module)
+{
+    put(h, module->name, strlen(module->name));
+    put(h, "\n", 1);
+    const char *line = put_comment(h, module->text), *comment = NULL;
+    for (; *line; line = next_line(line)) {
+        if (is_comment(line)) {
+            if (!comment) comment = line;
+        } else {
+            if (comment && strncmp(line, "return function", 15) == 0) put_comment(h, comment);
+            comment = NULL;
+        }
+    }
+}
+
+/* Does the line define the function or field `name` of a table: "function ops.exp(", "fn.where = "? */
+static bool defines(const char *line, const char *name)
+{
+    const char *at = skip_blanks(line);
+    if (strncmp(at, "function ", 9) == 0) at += 9;
+    while (isalnum((unsigned char)*at) || *at == '_') at++;
+    if (*at != '.' && *at != ':') return false;
+    size_t length = strlen(name);
+    if (strncmp(++at, name, length) != 0) return false;
+    return at[length] == '(' || strncmp(at + length, " = ", 3) == 0 || strncmp(at + length, ", ", 2) == 0;
+}
+
+static void tell_function(help *h, const struct sgldsl_module *module, const char *name)
+{
+    const char *comment = NULL;
+    for (const char *line = module->text; *line; line = next_line(line)) {
+        if (is_comment(line)) {
+            if (!comment) comment = line;
+            continue;
+        }
+        if (defines(line, name)) {
+            const char *text = skip_blanks(line);
+            put(h, text, (size_t)(line_end(text) - text));
+            put(h, "\n", 1);
+            if (comment) put_comment(h, comment);
+        }
+        comment = NULL;
+    }
+}
+
+/* Does the file lie in the folder of "nn.linear", or for a name without one at the top? */
+static bool is_in_folder(const struct sgldsl_module *module, const char *name, size_t folder_bytes)
+{
+    const char *path = module->name + strlen("stdlib/");
+    if (folder_bytes == 0) return strchr(path, '/') == NULL;
+    return strncmp(path, name, folder_bytes) == 0 && path[folder_bytes] == '/';
+}
+
+/* The files of a folder by the first line of their heads. */
+static void list_folder(help *h, const char *folder)
+{
+    size_t bytes = strlen(folder);
+    for (const struct sgldsl_module *m = sgldsl_modules; m->name != NULL; m++) {
+        const char *path = m->name + strlen("stdlib/");
+        if (strncmp(path, folder, bytes) != 0 || path[bytes] != '/' || strcmp(path + bytes, "/init.lua") == 0) continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s.%.*s", folder, (int)strcspn(path + bytes + 1, "."), path + bytes + 1);
+        const char *text = m->text + (is_comment(m->text) ? 4 : 0), *end = line_end(text), *colon = strstr(text, ": ");
+        if (colon && colon < end) text = colon + 2;
+        put_line(h, name, text, (size_t)(end - text));
+    }
+}
+
+/* ---- a name ------------------------------------------------------------------------------------------------------------ */
+
+static sgl_status not_found(sgl_vm *vm, const char *name)
+{
+    const char *names[512], *op;
+    int count = 0;
+    for (int i = 0; (op = sgl_op_name(i)) != NULL && count < 512; i++) names[count++] = op;
+    const char *nearest = sgl_nearest(name, names, count);
+    return sgl_fail(vm, SGL_NOT_FOUND, "help: there is no '%s'%s%s%s", name,
+                    nearest ? "; did you mean '" : "; there are ops, nn, optim, models, data and what they list",
+                    nearest ? nearest : "", nearest ? "'?" : "");
+}
+
+sgl_status sgldsl_help(sgl_vm *vm, const char *name, sgl_write_fn write, void *user)
+{
+    help h = { .write = write, .user = user };
+    if (strncmp(name, "sgl.", 4) == 0) name += 4;
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+    size_t folder_bytes = dot ? (size_t)(dot - name) : 0;
+    if (strcmp(name, "ops") == 0) {
+        list_ops(&h);
+    } else {
+        tell_op(&h, vm, name);
+        for (const struct sgldsl_module *m = sgldsl_modules; m->name != NULL; m++) {
+            if (is_file_of(m, name)) tell_file(&h, m);
+            if (is_in_folder(m, name, folder_bytes)) tell_function(&h, m, last);
+        }
+        if (!dot) list_folder(&h, name);
+    }
+    return h.written > 0 ? h.status : not_found(vm, name);
+}
