@@ -97,6 +97,13 @@ static int core_warn(lua_State *L)
     return 0;
 }
 
+/* (name, what): raises where no dtype has the name */
+static int core_check_dtype(lua_State *L)
+{
+    (void)sgldsl_dtype_argument(L, 1, luaL_checkstring(L, 2));
+    return 0;
+}
+
 /* () -> "file:line" of the script, or nil */
 static int core_here(lua_State *L)
 {
@@ -184,6 +191,7 @@ int sgldsl_open_core(lua_State *L)
         { "error", core_error },
         { "warn", core_warn },
         { "here", core_here },
+        { "check_dtype", core_check_dtype },
         { "ops", core_ops },
         { "hint", core_hint },
         { "settings", sgldsl_core_settings },

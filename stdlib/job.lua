@@ -79,7 +79,11 @@ function job.new(given)
       check.value("job", name, name == "context" and "size" or "count", self[name])
     end
   end
-  self.plan = given.plan or make_plan()
+  local plan = given.plan
+  if plan ~= nil and type(plan) ~= "table" then
+    core.error(("job: plan must be sgl.plan { ... } or a table of its fields, not %s"):format(check.show(plan)))
+  end
+  self.plan = plan and getmetatable(plan) ~= nil and plan or make_plan(plan)
   self.steps = self.steps or 1000
   self.bounds = {}
   self.parameters, self.buffers = given.model:parameters(), given.model:buffers()

@@ -47,6 +47,8 @@ local function derivation(where, options, vocab)
   return function(batch) unpack_documents(batch, ending) end
 end
 
+local formats = { bytes = true, u16 = true, u32 = true, llmc = true }
+
 local function tokens(kind, options, fields, format, vocab)
   local where = "data." .. kind
   for name, value in pairs { path = "any?", seq = "size", batch = "size", held_out = "rate?", seed = "count?",
@@ -54,6 +56,9 @@ local function tokens(kind, options, fields, format, vocab)
     fields[name] = value
   end
   check.options(where, options, fields)
+  if format and not formats[format] then
+    core.error(("%s: there is no format '%s'; there are u16, u32 and llmc"):format(where, format))
+  end
   local paths, held_out, batch, seq = list_paths(where, options), options.held_out or 0.05, options.batch, options.seq
   if held_out > 0.5 then core.error(("%s: held_out must be within 0 .. 0.5, not %g"):format(where, held_out)) end
   return setmetatable({
@@ -91,6 +96,7 @@ function data.batches(options)
   for name, feed in pairs(options.feeds) do
     local where = ("data.batches: feed '%s'"):format(tostring(name))
     check.options(where, feed, { dtype = "text", dims = "any" })
+    core.check_dtype(feed.dtype, where)
     if type(feed.dims) ~= "table" then core.error(where .. ": dims must be a list of extents") end
     for i, extent in ipairs(feed.dims) do check.value(where, "extent " .. i, "count", extent) end
   end

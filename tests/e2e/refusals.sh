@@ -96,6 +96,14 @@ source 'tokens { path = "text", seq = 8, batch = 2 }' 'data.tokens: vocab must b
 source 'batches { feeds = 3, next = print }' 'data.batches: give feeds'
 source 'batches { feeds = { x = { dtype = "f32", dims = { -1 } } }, next = print }' "feed 'x'" 'extent 1'
 
+source 'tokens { path = "text", seq = 8, batch = 2, vocab = 256, format = "u8" }' "no format 'u8'" 'u16, u32 and llmc'
+source 'batches { feeds = { x = { dtype = "f33", dims = { 1 } } }, next = print }' "feed 'x'" "no dtype 'f33'" "'f32'"
+bad 9 'do return sgl.job { plan = 3, model = model, loss = print, data = source, optim = optimizer } end' 'job: plan must be' 'not 3'
+awk 'NR == 10 { print; print "  plan = { micro = 2 },"; next } { print }' base.lua >plan.lua
+run 0 train plan.lua --out plan --quiet
+awk 'NR == 10 { print; print "  plan = { micor = 2 },"; next } { print }' base.lua >plan.lua
+refused 1 'plan.lua:10: plan: there is no field' "'micor'; did you mean 'micro'?" -- train plan.lua --out nothing
+
 # The job's own numbers: the line of sgl.job.
 job() {
     awk -v code="local settings = { $1 }" 'NR == 9 { print code; next } { print }' base.lua >case.lua
