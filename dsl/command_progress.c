@@ -195,11 +195,13 @@ static void put_value(step_text *l, const char *label, const char *digits, const
     put(l, "  %s %s", label, isnan(*value) ? "nan" : text);
 }
 
+/* What the script logs. A name with a slash, such as "blocks.0.moe/load.3", is one of many and stands in the log alone. */
 static void put_extras(step_text *l, const sgl_step_record *r)
 {
     for (int i = 0; i < r->count; i++) {
         const char *name = r->names[i];
         if (strcmp(name, "loss") == 0 || strcmp(name, "lr") == 0 || strcmp(name, "grad_norm") == 0) continue;
+        if (strchr(name, '/')) continue;
         put_value(l, name, "%.4g", &r->values[i]);
     }
 }

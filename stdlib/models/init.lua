@@ -4,7 +4,7 @@
 local core = require "sgl.core"
 local names_of = require "sgl.names"
 
-local names = { "gpt2", "llama" }
+local names = { "convnet", "gpt2", "llama", "mlp", "moe", "vit" }
 
 ---@class sgl.models
 local models = {}

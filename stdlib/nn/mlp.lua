@@ -2,19 +2,10 @@
 --- Comes in: x [..., dim]. Goes out: the same shape. Children up (linear dim to hidden) and down (linear hidden to
 --- dim).
 
-local core = require "sgl.core"
+local activation_of = require "sgl.nn.activation"
 local check = require "sgl.check"
 local base = require "sgl.nn.module"
 local linear = require "sgl.nn.linear"
-local ops = require "sgl.ops"
-
-local activations = {
-  gelu = function(x) return ops.gelu(x) end,
-  gelu_exact = function(x) return ops.gelu(x, true) end,
-  silu = ops.silu,
-  relu = function(x) return ops.maximum(x, 0) end,
-  tanh = ops.tanh,
-}
 
 ---@param dim integer
 ---@param hidden integer
@@ -25,13 +16,7 @@ return function(dim, hidden, options)
   check.value("mlp", "hidden", "size", hidden)
   options = check.options("mlp", options, { activation = "text?", bias = "flag?", init = "call?", init_out = "call?" })
   local name = options.activation or "gelu"
-  local activation = activations[name]
-  if not activation then
-    local names = {}
-    for known in pairs(activations) do names[#names + 1] = known end
-    table.sort(names)
-    core.error(("mlp: there is no activation '%s'%s"):format(name, core.hint(name, names)))
-  end
+  local activation = activation_of("mlp", name)
   local bias = options.bias ~= false
   local up = linear(dim, hidden, { bias = bias, init = options.init })
   local down = linear(hidden, dim, { bias = bias, init = options.init_out or options.init })

@@ -1,9 +1,9 @@
-/* test_golden.c -- the whole training curve of llama, gpt2 and variants against PyTorch's, 50 steps: float64 within 1e-9
+/* test_golden.c -- the whole training curve of each golden model against PyTorch's, 50 steps: float64 within 1e-9
  * relative, float32 no further from the float64 curve than four times PyTorch's own float32, and micro-batches as one
  * batch.
  *
- * In: tests/golden/NAME.lua (the model, through the standard library) and NAME.json (numbers made by make_curves.py).
- * Weights and tokens come from the formulas of tests/golden/README.md. Everything goes through sgl.h, as a host does it. */
+ * In: tests/golden/NAME.lua (the model, through the standard library) and NAME.json (numbers made by make_curves.py and
+ * make_models.py). Weights, tokens and images come from the formulas of tests/golden/README.md. Everything goes through sgl.h, as a host does it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,12 +98,14 @@ static void write_parameters(run *r)
     }
 }
 
-static void feed_batch(run *r, int64_t step)
+static int64_t configured(const run *r, const char *name)
 {
-    const json_t *config = json_object_get(r->golden, "config");
-    int64_t vocab = json_integer_value(json_object_get(config, "vocab")),
-            seq = json_integer_value(json_object_get(config, "seq")),
-            batch = json_integer_value(json_object_get(config, "batch"));
+    return json_integer_value(json_object_get(json_object_get(r->golden, "config"), name));
+}
+
+static void feed_tokens(run *r, int64_t step)
+{
+    int64_t vocab = configured(r, "vocab"), seq = configured(r, "seq"), batch = configured(r, "batch");
     int32_t tokens[256], targets[256];
     assert_true(batch * seq <= 256);
     for (int64_t b = 0; b < batch; b++) {
@@ -117,6 +119,29 @@ static void feed_batch(run *r, int64_t step)
     size_t bytes = (size_t)(batch * seq) * sizeof(int32_t);
     check(r, sgl_feed(r->train, "tokens", tokens, bytes));
     check(r, sgl_feed(r->train, "targets", targets, bytes));
+}
+
+static void feed_images(run *r, int64_t step)
+{
+    int64_t batch = configured(r, "batch"), side = configured(r, "image"), classes = configured(r, "classes"),
+            count = batch * side * side * configured(r, "channels");
+    float images[2048];
+    int32_t labels[16];
+    assert_true(count <= 2048 && batch <= 16);
+    for (int64_t i = 0; i < count; i++)
+        images[i] = (float)(splitmix64((uint64_t)(1000003 * step + i) + 12345) % 257) / 128 - 1;
+    for (int64_t b = 0; b < batch; b++)
+        labels[b] = (int32_t)(splitmix64((uint64_t)(777 + 1000003 * step + 1009 * b)) % (uint64_t)classes);
+    check(r, sgl_feed(r->train, "images", images, (size_t)count * sizeof(float)));
+    check(r, sgl_feed(r->train, "labels", labels, (size_t)batch * sizeof(int32_t)));
+}
+
+static void feed_batch(run *r, int64_t step)
+{
+    if (configured(r, "image"))
+        feed_images(r, step);
+    else
+        feed_tokens(r, step);
     check(r, sgl_feed(r->train, "step", &(int64_t){ step + 1 }, sizeof(int64_t)));
 }
 
@@ -134,6 +159,25 @@ static double fetch(run *r, const char *name)
     }
     fail_msg("there is no fetch %s", name);
     return 0;
+}
+
+/* What no optimizer learns, after the last step. */
+static void compare_buffers(run *r)
+{
+    const char *name;
+    json_t *wanted;
+    json_object_foreach(json_object_get(r->golden, "buffers_last"), name, wanted)
+    {
+        double values[64];
+        size_t count = json_array_size(wanted);
+        assert_in_range(count, 1, 64);
+        check(r, sgl_state_read(r->session, name, values, count * sizeof(double)));
+        for (size_t i = 0; i < count; i++) {
+            double number = json_number_value(json_array_get(wanted, i));
+            if (!(fabs(values[i] - number) <= 1e-9 * fmax(fabs(number), 1e-2)))
+                fail_msg("%s[%zu] is %.17g, not %.17g", name, i, values[i], number);
+        }
+    }
 }
 
 static void train(run *r, const char *name, const char *precision, const char *micro)
@@ -161,6 +205,7 @@ static void train(run *r, const char *name, const char *precision, const char *m
         r->grad_norm[s] = fetch(r, "grad_norm");
         r->lr[s] = fetch(r, "lr");
     }
+    if (strcmp(precision, "fp64") == 0) compare_buffers(r);
     sgl_close(r->vm);
 }
 
@@ -263,12 +308,51 @@ static void gpt2_float32(void **state)
     compare_float32("gpt2");
 }
 
+static void convnet_float64(void **state)
+{
+    (void)state;
+    compare_float64("convnet", "1");
+    compare_float64("convnet", "3"); /* each batch_norm waits for the whole batch */
+}
+
+static void vit_float64(void **state)
+{
+    (void)state;
+    compare_float64("vit", "1");
+    compare_float64("vit", "2");
+}
+
+static void layers_float64(void **state)
+{
+    (void)state;
+    compare_float64("layers", "1");
+    compare_float64("layers", "3"); /* micro-batches of the two samples of a ghost batch */
+}
+
+static void moe_float64(void **state)
+{
+    (void)state;
+    compare_float64("moe", "1");
+    compare_float64("moe", "2");
+}
+
+static void models_float32(void **state)
+{
+    (void)state;
+    compare_float32("convnet");
+    compare_float32("vit");
+    compare_float32("layers");
+    compare_float32("moe");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_float64),    cmocka_unit_test(gpt2_float64),   cmocka_unit_test(llama_micro),
         cmocka_unit_test(gpt2_micro),       cmocka_unit_test(llama_float32),  cmocka_unit_test(gpt2_float32),
         cmocka_unit_test(variants_float64), cmocka_unit_test(variants_micro), cmocka_unit_test(variants_float32),
+        cmocka_unit_test(convnet_float64),  cmocka_unit_test(vit_float64),    cmocka_unit_test(layers_float64),
+        cmocka_unit_test(moe_float64),      cmocka_unit_test(models_float32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,24 @@
+--- nn.geglu: down(gelu(gate(x)) * up(x)) (Shazeer, arXiv:2002.05202).
+--- Comes in: x [..., dim]. Goes out: the same shape. Weights gate and up [hidden, dim], down [dim, hidden].
+
+local check = require "sgl.check"
+local base = require "sgl.nn.module"
+local initial = require "sgl.nn.initial"
+local ops = require "sgl.ops"
+
+---@param dim integer
+---@param hidden integer
+---@param options { exact: boolean?, init: function?, init_out: function? }? exact: by erf; default: the tanh form
+---@return sgl.module
+return function(dim, hidden, options)
+  check.value("geglu", "dim", "size", dim)
+  check.value("geglu", "hidden", "size", hidden)
+  options = check.options("geglu", options, { exact = "flag?", init = "call?", init_out = "call?" })
+  local init = options.init or initial.normal(dim ^ -0.5)
+  local gate = base.parameter { hidden, dim, init = init }
+  local up = base.parameter { hidden, dim, init = init }
+  local down = base.parameter { dim, hidden, init = options.init_out or options.init or initial.normal(hidden ^ -0.5) }
+  return base.module(("geglu(%d, %d)"):format(dim, hidden), { gate = gate, up = up, down = down }, function(x)
+    return ops.linear(ops.gelu(ops.linear(x, gate()), options.exact) * ops.linear(x, up()), down())
+  end)
+end
