@@ -17,11 +17,14 @@ local trace = require "sgl.trace"
 
 local fields = {
   "model", "loss", "step", "data", "optim", "plan", "steps", "eval_every", "eval_batches", "save_every", "keep", "seed",
-  "context",
+  "context", "ema",
 }
 
 -- Those that `--set job.FIELD=N` may change.
 local numbers = { "steps", "eval_every", "eval_batches", "save_every", "keep", "seed", "context" }
+
+-- `--set job.ema=true`: a flag among them.
+local flags = { ["true"] = true, ["1"] = true, ["false"] = false, ["0"] = false }
 
 local function contains(list, name)
   for _, entry in ipairs(list) do
@@ -58,8 +61,8 @@ end
 --- Declares what is to be trained and how. `loss(batch)` returns a mean of rank 0 and, if it likes, the number of
 --- targets that it is a mean over. `step(batch)`, in place of loss and optim, updates by itself (optimizer:minimize,
 --- sgl.update) and returns { name = tensor of rank 0 } to show and to log, or nothing. `context`: the most positions of
---- a generation.
----@param given { model: sgl.module, loss: function?, step: function?, data: table, optim: sgl.optimizer|sgl.optimizer[]?, plan: table?, steps: integer?, eval_every: integer?, eval_batches: integer?, save_every: integer?, keep: integer?, seed: integer?, context: integer? }
+--- a generation. `ema`: evaluate, and generate, with the averages that the optimizer keeps.
+---@param given { model: sgl.module, loss: function?, step: function?, data: table, optim: sgl.optimizer|sgl.optimizer[]?, plan: table?, steps: integer?, eval_every: integer?, eval_batches: integer?, save_every: integer?, keep: integer?, seed: integer?, context: integer?, ema: boolean? }
 function job.new(given)
   if type(given) ~= "table" then core.error("job: give a table { model =, loss =, data =, optim = }") end
   check_fields(given)
@@ -67,10 +70,15 @@ function job.new(given)
   for key, value in pairs(given) do self[key] = value end
   for key, text in pairs(core.settings()) do
     local field = key:match "^job%.(.*)$"
-    if field and not contains(numbers, field) then
+    if field and field ~= "ema" and not contains(numbers, field) then
       core.error(("job: there is no number '%s'%s"):format(field, names_of.hint(field, numbers)))
     end
-    if field then self[field] = tonumber(text) or text end
+    if field == "ema" then
+      self.ema = text
+      if flags[text] ~= nil then self.ema = flags[text] end
+    elseif field then
+      self[field] = tonumber(text) or text
+    end
   end
   for _, name in ipairs(numbers) do
     if self[name] ~= nil then
@@ -84,6 +92,7 @@ function job.new(given)
     core.error(("job: plan must be sgl.plan { ... } or a table of its fields, not %s"):format(check.show(plan)))
   end
   self.plan = plan and getmetatable(plan) ~= nil and plan or make_plan(plan)
+  if self.ema ~= nil then check.value("job", "ema", "flag", self.ema) end
   self.steps = self.steps or 1000
   self.bounds = {}
   self.parameters, self.buffers = given.model:parameters(), given.model:buffers()
@@ -135,6 +144,25 @@ local function keep_bounds(self, context)
 end
 
 local function scalar(name) return core.input("feed", name, "i64", {}) end
+
+-- The states that stand for the parameters where nothing is learnt, by the paths of these: averages, if the job says so.
+local function averages_of(self)
+  if not self.ema then return nil end
+  local learnt = { { optimizer = self.optim, parameters = self.parameters } }
+  if self.step then
+    job.trace_train(self)
+    learnt = self.learnt
+  end
+  local names = {}
+  for _, one in ipairs(learnt) do
+    for path, state in pairs(one.optimizer:averages(one.parameters) or {}) do names[path] = state end
+  end
+  if next(names) == nil then
+    core.error("job: ema needs an optimizer that keeps averages, such as optim.adamw { lr = 1e-3, ema = 0.999 }",
+      self.here)
+  end
+  return names
+end
 
 ---- the graphs ----
 
@@ -234,8 +262,10 @@ end
 --- Loss of one batch, nothing learnt. Fetches: loss_sum and count. nil for jobs with a step of their own.
 function job.trace_eval(self)
   if not self.loss then return nil end
+  local averages = averages_of(self)
   return core.trace("eval", function()
     local context = context_of(self, "eval")
+    context.averages = averages
     trace.run(context, function()
       local mean, count = traced_loss(self, batch_of(self))
       keep_bounds(self, context)
@@ -250,6 +280,7 @@ function job.trace_decode(self)
   local context = context_of(self, "decode")
   context.context = self.context or self.data.seq
   if not context.context then return nil end
+  context.averages = averages_of(self)
   return core.trace("decode", function()
     trace.run(context, function()
       context.position = scalar "position"

@@ -13,6 +13,7 @@ local now
 ---@field seed sgl.tensor? i64 []
 ---@field step sgl.tensor? i64 [], from 1
 ---@field position sgl.tensor? i64 [], decode only: of the first token read in
+---@field averages table<string, string>? states that stand for parameters, by their paths
 ---@field context integer? positions that the decode caches hold
 ---@field logs table[] what sgl.log was given
 ---@field has_loss boolean? the run itself reports loss, lr and grad_norm

@@ -21,6 +21,8 @@ end
 ---@field dims integer[]
 ---@field init fun(dims: integer[], dtype: string, seed: sgl.tensor, id: integer): sgl.tensor
 ---@field path string?
+---@field frozen boolean? nothing learns it
+---@field is_table boolean? a row for each token, which muon leaves to adamw
 local Parameter = {}
 Parameter.__index = Parameter
 
@@ -28,6 +30,10 @@ function Parameter:__call()
   if not self.path then
     local shape = table.concat(self.dims, ", ")
     core.error(("parameter of shape {%s}: it belongs to no module of the job's model"):format(shape))
+  end
+  local averages = trace.context().averages
+  if averages and averages[self.path] then
+    return core.input("state", averages[self.path], trace.dtype(), self.dims)
   end
   return core.input("parameter", self.path, trace.dtype(), self.dims)
 end
