@@ -31,22 +31,6 @@ static sgl_status freeze(evaluation *e, const char *which, sgl_program **program
     return status == SGL_OK ? sgl_freeze(e->session, graph, plan, program) : status;
 }
 
-/* Parameters alone, unless the loss reads states too. */
-static sgl_status read_checkpoint(evaluation *e)
-{
-    const char *name = "";
-    sgl_role role;
-    bool has_states = false;
-    sgl_status status = SGL_OK;
-    for (int i = 0; status == SGL_OK && name; i++) {
-        status = sgl_state_info(e->session, i, &name, &role, NULL);
-        has_states = has_states || (status == SGL_OK && name && role == SGL_STATE);
-    }
-    sgl_program *train;
-    if (status == SGL_OK && has_states) status = freeze(e, "train", &train);
-    return status == SGL_OK ? sgl_checkpoint_load(e->session, e->model.path, !has_states) : status;
-}
-
 static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
 {
     evaluation *e = user;
@@ -98,7 +82,7 @@ static sgl_status evaluate(evaluation *e, const char *dir, const command_setting
     }
     if (status == SGL_OK) status = sgl_session_new(e->model.vm, "cpu", &e->session);
     if (status == SGL_OK) status = freeze(e, "eval", &e->eval);
-    if (status == SGL_OK) status = read_checkpoint(e);
+    if (status == SGL_OK) status = command_model_read(&e->model, e->session);
     return status == SGL_OK ? measure(e, batches) : status;
 }
 
@@ -140,11 +124,12 @@ int command_eval(int argc, char **argv)
     command_settings settings = { 0 };
     int64_t batches = 0, threads = 0;
     const char *data = NULL;
-    bool json = false;
+    bool json = false, ema = false;
     const command_option options[] = {
         { "--data", 's', &data, "FILE", "the held-out part of this file, in place of the run's own" },
         { "--batches", 'i', &batches, "N", "so many batches, 0: all of the held-out part (default)" },
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
+        { "--ema", 'b', &ema, "", "by the averages that its optimizer keeps, as with --set job.ema=true" },
         { "--json", 'b', &json, "", "one JSON object" },
         { "--threads", 'i', &threads, "N", "compute threads (default: one per core); results do not depend on it" },
         { 0 },
@@ -163,6 +148,7 @@ int command_eval(int argc, char **argv)
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
     if (data && !command_set(&settings, "data.path", data)) return COMMAND_USAGE;
+    if (ema && !command_set(&settings, "job.ema", "true")) return COMMAND_USAGE;
     evaluation e = { .model.vm = command_open(threads, stderr) };
     if (!e.model.vm) return COMMAND_FAILED;
     command_signals(e.model.vm);

@@ -15,6 +15,7 @@ typedef struct generate_options {
     const char *prompt, *prompt_ids;
     int64_t tokens, top_k, seed, threads;
     double temperature, top_p;
+    bool ema;
 } generate_options;
 
 typedef struct generate {
@@ -35,7 +36,9 @@ typedef struct generate {
 static sgl_status load_model(generate *g, const char *dir)
 {
     sgl_graph *graph = NULL;
-    sgl_status status = command_model_load(&g->model, dir, NULL);
+    command_settings settings = { 0 };
+    if (g->o->ema && !command_set(&settings, "job.ema", "true")) return SGL_LIMIT;
+    sgl_status status = command_model_load(&g->model, dir, &settings);
     if (status == SGL_OK) status = command_plan(g->model.job, "decode", &g->plan);
     if (status == SGL_OK) status = sgl_job_graph(g->model.job, "decode", &graph);
     if (status == SGL_NOT_FOUND && g->plan)
@@ -45,7 +48,7 @@ static sgl_status load_model(generate *g, const char *dir)
                         g->model.path);
     if (status == SGL_OK) status = sgl_session_new(g->vm, "cpu", &g->session);
     if (status == SGL_OK) status = sgl_freeze(g->session, graph, g->plan, &g->decode);
-    return status == SGL_OK ? sgl_checkpoint_load(g->session, g->model.path, 1) : status;
+    return status == SGL_OK ? command_model_read(&g->model, g->session) : status;
 }
 
 /* ---- the prompt --------------------------------------------------------------------------------------------------- */
@@ -149,6 +152,7 @@ int command_generate(int argc, char **argv)
         { "--top-k", 'i', &o.top_k, "K", "choose among the K likeliest, 0: among all (default 0)" },
         { "--top-p", 'n', &o.top_p, "P", "choose among the fewest that hold the share P (default 1: all)" },
         { "--seed", 'i', &o.seed, "N", "the same seed gives the same text (default 0)" },
+        { "--ema", 'b', &o.ema, "", "by the averages that its optimizer keeps, in place of the parameters" },
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core)" },
         { 0 },
     };

@@ -44,3 +44,27 @@ sgl_status command_model_load(command_model *m, const char *dir, const command_s
     if (!m->meta) return no_meta(m, "JSON object");
     return load_job(m, more);
 }
+
+static sgl_status freeze_train(command_model *m, sgl_session *session)
+{
+    sgl_graph *graph = NULL;
+    sgl_plan *plan = NULL;
+    sgl_program *program;
+    sgl_status status = sgl_job_graph(m->job, "train", &graph);
+    if (status == SGL_OK) status = command_plan(m->job, "train", &plan);
+    return status == SGL_OK ? sgl_freeze(session, graph, plan, &program) : status;
+}
+
+sgl_status command_model_read(command_model *m, sgl_session *session)
+{
+    const char *name = "";
+    sgl_role role;
+    bool has_states = false;
+    sgl_status status = SGL_OK;
+    for (int i = 0; status == SGL_OK && name; i++) {
+        status = sgl_state_info(session, i, &name, &role, NULL);
+        has_states = has_states || (status == SGL_OK && name && role == SGL_STATE);
+    }
+    if (status == SGL_OK && has_states) status = freeze_train(m, session);
+    return status == SGL_OK ? sgl_checkpoint_load(session, m->path, !has_states) : status;
+}

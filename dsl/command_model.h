@@ -19,5 +19,8 @@ typedef struct command_model {
 
 /* Reads m->meta and loads m->job of the last checkpoint in `dir`; m->vm is given. more: NULL, or settings that win. */
 sgl_status command_model_load(command_model *m, const char *dir, const command_settings *more);
+/* Reads the checkpoint into the session: parameters alone, unless a program of it reads states too. Then all of it is read,
+ * for which the session needs every state that there is: the train program brings them. */
+sgl_status command_model_read(command_model *m, sgl_session *session);
 
 #endif

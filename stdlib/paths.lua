@@ -64,11 +64,11 @@ function paths.set(where, option, value)
   return set
 end
 
-local function unmatched(where, option, pattern, parameters)
+local function unmatched(where, option, pattern, parameters, here)
   local known = {}
   for i, parameter in ipairs(parameters) do known[i] = parameter.path end
   core.error(("%s: %s: no parameter's path matches '%s'%s"):format(where, option, pattern,
-    names_of.hint(pattern, known)))
+    names_of.hint(pattern, known)), here)
 end
 
 --- What the patterns say of each parameter, as a function of the parameter that gives nil where none matches.
@@ -76,8 +76,9 @@ end
 ---@param option string
 ---@param by_pattern table<string, any>
 ---@param parameters sgl.parameter[] with their paths
+---@param here string? the script's line
 ---@return fun(parameter: sgl.parameter): any
-function paths.read(where, option, by_pattern, parameters)
+function paths.read(where, option, by_pattern, parameters, here)
   local values, chosen, order = {}, {}, {}
   for pattern in pairs(by_pattern) do order[#order + 1] = pattern end
   table.sort(order)
@@ -89,14 +90,14 @@ function paths.read(where, option, by_pattern, parameters)
         found = true
         if other and closeness(other) == closeness(pattern) then
           core.error(("%s: %s: both '%s' and '%s' match '%s'"):format(where, option, other, pattern,
-            parameter.path))
+            parameter.path), here)
         end
         if not other or closeness(other) < closeness(pattern) then
           values[parameter], chosen[parameter] = by_pattern[pattern], pattern
         end
       end
     end
-    if not found then unmatched(where, option, pattern, parameters) end
+    if not found then unmatched(where, option, pattern, parameters, here) end
   end
   return function(parameter) return values[parameter] end
 end

@@ -69,7 +69,7 @@ function Optimizer:__tostring() return self.kind end
 
 -- Those that learn: neither frozen by the model (nn.freeze) nor by the option.
 local function learnable(self, parameters)
-  local is_frozen, kept = paths.read(self.kind, "freeze", self.frozen, parameters), {}
+  local is_frozen, kept = paths.read(self.kind, "freeze", self.frozen, parameters, self.here), {}
   for _, parameter in ipairs(parameters) do
     if not parameter.frozen and not is_frozen(parameter) then kept[#kept + 1] = parameter end
   end
@@ -81,7 +81,7 @@ end
 local function decay_of(self, parameters)
   local rate = self.options.weight_decay or 0
   if type(rate) == "table" then
-    local found = paths.read(self.kind, "weight_decay", rate, parameters)
+    local found = paths.read(self.kind, "weight_decay", rate, parameters, self.here)
     return function(parameter) return found(parameter) or 0 end
   end
   return function(parameter)
@@ -92,7 +92,7 @@ local function decay_of(self, parameters)
 end
 
 local function scale_of(self, parameters)
-  local found = paths.read(self.kind, "lr_scale", self.options.lr_scale or {}, parameters)
+  local found = paths.read(self.kind, "lr_scale", self.options.lr_scale or {}, parameters, self.here)
   return function(parameter) return found(parameter) or 1 end
 end
 
@@ -294,7 +294,7 @@ function Optimizer:minimize(loss, what)
   local listed = list_parameters(what)
   local parameters = learnable(self, listed)
   if #listed == 0 then core.error(self.kind .. ": there is no parameter to learn") end
-  if #parameters == 0 then core.error(self.kind .. ": every parameter is frozen, there is none to learn") end
+  if #parameters == 0 then core.error(self.kind .. ": every parameter is frozen, there is none to learn", self.here) end
   local context = trace.context()
   context.learnt[#context.learnt + 1] = { optimizer = self, parameters = listed }
   local list = chunks(self, parameters)
