@@ -145,7 +145,8 @@ end
 
 local function scalar(name) return core.input("feed", name, "i64", {}) end
 
--- The states that stand for the parameters where nothing is learnt, by the paths of these: averages, if the job says so.
+-- The states that stand for the parameters where nothing is learnt, by the paths of these: averages, if the job says
+-- so.
 local function averages_of(self)
   if not self.ema then return nil end
   local learnt = { { optimizer = self.optim, parameters = self.parameters } }

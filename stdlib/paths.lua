@@ -14,17 +14,6 @@ local function matches(pattern, path)
   return path:match("^" .. wanted .. "$") ~= nil
 end
 
---- Whether one of the patterns matches.
----@param set table<string, boolean>
----@param path string
----@return boolean
-function paths.any(set, path)
-  for pattern in pairs(set) do
-    if matches(pattern, path) then return true end
-  end
-  return false
-end
-
 -- The length without its stars: the more, the closer a pattern describes a path.
 local function closeness(pattern) return #pattern:gsub("%*", "") end
 

@@ -3,8 +3,8 @@
 ---   r <- r + (mean of g^2 over columns - r) t^-decay;  c <- c + (mean of g^2 over rows - c) t^-decay
 ---   v = r c / max(mean of r, eps);  u = g / sqrt(max(v, eps^2));  u <- u / max(1, rms(u) / threshold)
 ---   p <- p * (1 - lr * weight_decay) - max(eps_scale, rms(p)) min(lr, 1 / sqrt(t)) u
---- Comes in: options. Goes out: an optimizer; its states are "adafactor.r/<path>" [..., rows, 1] and "adafactor.c/<path>"
---- [..., 1, columns] of parameters of 2 or more dimensions, "adafactor.v/<path>" of the others.
+--- Comes in: options. Goes out: an optimizer; its states are "adafactor.r/<path>" [..., rows, 1] and
+--- "adafactor.c/<path>" [..., 1, columns] of parameters of 2 or more dimensions, "adafactor.v/<path>" of the others.
 
 local core = require "sgl.core"
 local optimizer = require "sgl.optim.optimizer"

@@ -3,8 +3,8 @@
 --- Every optimizer has these options beside its own:
 ---   lr            a number or a schedule
 ---   lr_scale      shares of the rate by patterns of paths: { ["embed.*"] = 0.1 }
----   weight_decay  a number, for parameters of 2 or more dimensions or those that decays(path, dims) chooses; or rates by
----                 patterns: { ["*.wq"] = 0.1 }, where what matches none does not decay
+---   weight_decay  a number, for parameters of 2 or more dimensions or those that decays(path, dims) chooses; or
+---                 rates by patterns: { ["*.wq"] = 0.1 }, where what matches none does not decay
 ---   clip          the largest global norm of the gradients
 ---   freeze        patterns of what does not learn: no gradient is computed for it and no state kept
 ---   ema           averages ema * average + (1 - ema) * p of the parameters, kept as states "<name>.ema/<path>"; the

@@ -1,7 +1,7 @@
 --- optim.lion: the sign of an interpolated momentum, with decoupled weight decay (Chen et al., arXiv:2302.06675).
 ---   p <- p * (1 - lr * decay) - lr * sign(m + (g - m)(1 - beta1));  m <- m + (g - m)(1 - beta2)
---- Comes in: options. Goes out: an optimizer; its states are "lion.m/<path>". Its rate is a third to a tenth of AdamW's,
---- its decay as much larger.
+--- Comes in: options. Goes out: an optimizer; its states are "lion.m/<path>". Its rate is a third to a tenth of
+--- AdamW's, its decay as much larger.
 
 local optimizer = require "sgl.optim.optimizer"
 local ops = require "sgl.ops"

@@ -6,8 +6,8 @@
 --- scale is 0.2 sqrt(max(rows, columns)), which makes the step as long as AdamW's, so that one rate serves all (Liu et
 --- al., arXiv:2502.16982), or "original": sqrt(max(1, rows / columns)).
 --- Comes in: options; `match`: patterns of what is taken, by default every parameter of two dimensions that is no table
---- of nn.embedding or nn.head. Goes out: an optimizer; its states are "muon.momentum/<path>", and AdamW's under "muon.m/"
---- and "muon.v/".
+--- of nn.embedding or nn.head. Goes out: an optimizer; its states are "muon.momentum/<path>", and AdamW's under
+--- "muon.m/" and "muon.v/".
 
 local adamw = require "sgl.optim.adamw_rule"
 local core = require "sgl.core"
@@ -47,14 +47,14 @@ end
 return function(options)
   local own = { momentum = "share?", nesterov = "flag?", newton_steps = "size?", muon_eps = "positive?", scale = "text?",
     match = "any?", beta1 = "share?", beta2 = "share?", eps = "positive?" }
-  local set = type(options) == "table" and options.match ~= nil and paths.set("muon", "match", options.match)
-  local function takes(parameter)
+  local set = type(options) == "table" and options.match ~= nil and paths.set("muon", "match", options.match) or nil
+  local function takes(parameter, matched)
     if #parameter.dims ~= 2 then return false end
-    if set then return paths.any(set, parameter.path) end
+    if set then return matched end
     return not parameter.is_table
   end
   local made = optimizer.new("muon", options, own,
-    { { slots = { "momentum" }, apply = apply, each = true, takes = takes }, adamw })
+    { { slots = { "momentum" }, apply = apply, each = true, takes = takes, match = set }, adamw })
   if options.scale and options.scale ~= "adamw" and options.scale ~= "original" then
     core.error(("muon: scale must be 'adamw' or 'original', not '%s'"):format(options.scale))
   end

@@ -1,5 +1,5 @@
---- What optimizers share: gradients, the global norm, clipping, decay and rates by pattern, frozen parameters, averages,
---- states, updates.
+--- What optimizers share: gradients, the global norm, clipping, decay and rates by pattern, frozen parameters,
+--- averages, states, updates.
 --- Comes in: a name, the user's options and rules. A rule takes all parameters that no rule before it wants, as one
 --- long 1-D value, or (`each`) every parameter for itself; it sees p, g, lr (f64, as the schedule gives it), rate(x) (x
 --- times the share of the parameter, in p's dtype), the decay of each element, state(slot), and returns the new p and
@@ -35,7 +35,8 @@ local known = {
 ---@field slots string[] states of each parameter
 ---@field apply fun(v: table): sgl.tensor, table<string, sgl.tensor>
 ---@field each boolean? every parameter for itself, in its shape
----@field takes (fun(parameter: sgl.parameter): boolean)? default: all
+---@field takes (fun(parameter: sgl.parameter, matched: boolean?): boolean)? default: all
+---@field match table<string, boolean>? patterns of what is `matched`
 ---@field dims (fun(slot: string, dims: integer[]): integer[]|nil)? of a slot, nil: none; default: as the parameter
 
 ---@class sgl.optimizer
@@ -57,7 +58,8 @@ local function new(kind, options, own, rules)
     check.value(kind, "weight_decay", "rate", options.weight_decay)
   end
   if options.lr_scale ~= nil then paths.check(kind, "lr_scale", options.lr_scale, "rate") end
-  local self = { kind = kind, options = options, rules = rules, name = unique(options.name or kind), here = core.here() }
+  local self = { kind = kind, options = options, rules = rules, here = core.here() }
+  self.name = unique(options.name or kind)
   self.frozen = options.freeze ~= nil and paths.set(kind, "freeze", options.freeze) or {}
   self.lr = schedule.of(kind, options.lr)
   return setmetatable(self, Optimizer)
@@ -102,8 +104,8 @@ local function count(dims)
   return product
 end
 
--- What `of` says of each parameter, for a chunk: a number where it is one parameter, else 1-D, each element its own; nil
--- where all are `none`.
+-- What `of` says of each parameter, for a chunk: a number where it is one parameter, else 1-D, each element its own;
+-- nil where all are `none`.
 local function spread(chunk, of, none, dtype)
   local counts, values, differs = {}, {}, false
   for i, parameter in ipairs(chunk.parameters) do
@@ -116,10 +118,13 @@ end
 
 -- What is updated at once: { rule, parameters, at (their places in the list) }.
 local function chunks(self, parameters)
-  local list, whole = {}, {}
+  local list, whole, matched = {}, {}, {}
+  for _, rule in ipairs(self.rules) do
+    matched[rule] = paths.read(self.kind, "match", rule.match or {}, parameters, self.here)
+  end
   for at, parameter in ipairs(parameters) do
     for _, rule in ipairs(self.rules) do
-      if not rule.takes or rule.takes(parameter) then
+      if not rule.takes or rule.takes(parameter, matched[rule](parameter)) then
         local chunk = whole[rule]
         if not chunk then
           chunk = { rule = rule, parameters = {}, at = {} }

@@ -85,5 +85,6 @@ bad 'lion { lr = 1, freeze = "*" }' 'lion: every parameter is frozen'
 bad 'lion { lr = 1, ema = 1 }' 'lion: ema must be a number of at least 0 and below 1'
 bad 'lion { lr = 1 }' 'job: ema needs an optimizer that keeps averages'
 bad 'muon { lr = 1, scale = "other" }' "muon: scale must be 'adamw' or 'original'"
+bad 'muon { lr = 1, match = "block.*" }' "muon: match: no parameter's path matches 'block.*'"
 bad 'adafactor { lr = 1, eps = 0 }' 'adafactor: eps must be a finite number above 0'
 refused 1 "job: ema must be true or false, not 'maybe'" -- train average.lua --set job.ema=maybe --out nothing
