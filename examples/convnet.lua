@@ -9,7 +9,7 @@ local nn, optim = sgl.nn, sgl.optim
 local cfg = sgl.config {
   width = 16, stages = 3, blocks = 1, norm = "batch", -- the model; norm: "batch" or "group"
   image = 16, batch = 64, seed = 1,       -- the data
-  steps = 300, lr = 3e-3, warmup = 30, weight_decay = 0.05, clip = 1.0, micro = 1,
+  steps = 150, lr = 3e-3, warmup = 30, weight_decay = 0.05, clip = 1.0, micro = 1,
 }
 
 local model = sgl.models.convnet {

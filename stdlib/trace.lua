@@ -139,11 +139,19 @@ function trace.counted(targets, ignore, count)
   counts[#counts + 1] = { targets = targets, ignore = ignore, count = count }
 end
 
+--- What a step does once cannot be done in the turns of a loop or in a branch.
+---@param what string
+function trace.check_outside(what)
+  if (current(what).inside or 0) == 0 then return end
+  core.error(("%s: not in a function given to scan, while_loop or cond"):format(what))
+end
+
 --- A layer wants `value` in the loss that is learnt from; nn.auxiliary_loss takes it up.
 ---@param value sgl.tensor rank 0
 function trace.owe(value)
   local context = current("auxiliary loss")
   if context.mode ~= "train" then return end
+  trace.check_outside("'" .. context.path .. "': an auxiliary loss")
   context.owed[#context.owed + 1] = { path = context.path, value = value }
 end
 

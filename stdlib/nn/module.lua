@@ -76,6 +76,7 @@ function Buffer:__tostring() return (Parameter.__tostring(self):gsub("^parameter
 ---@param value sgl.tensor
 function Buffer:update(value)
   local context = trace.context()
+  trace.check_outside(tostring(self) .. ": a new value")
   if context.buffers[self] then
     core.error(("%s: the layer is called twice in one step, and what it keeps can follow one call alone"):format(
       tostring(self)))

@@ -108,6 +108,7 @@ end
 local function report(options, counts, kept)
   local context, path = trace.context(), trace.path()
   if context.mode ~= "train" or options.report == false or context.reported[path] then return end
+  if (context.inside or 0) > 0 then return end -- there is one number of a step for each name
   context.reported[path] = true
   local load = ops.sum(counts, 0)
   local total = ops.maximum(ops.sum(load), 1)

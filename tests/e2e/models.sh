@@ -116,6 +116,7 @@ wrong() {
 wrong 'moe: top_k (5) is more than the experts (4)' 'nn.moe { dim = 4, hidden = 4, experts = 4, top_k = 5 }'
 wrong "moe: score must be 'softmax' or 'sigmoid', not 'softmin'" \
     'nn.moe { dim = 4, hidden = 4, experts = 4, top_k = 1, score = "softmin" }'
+wrong "nn has no 'BatchNorm2d'; here it is 'batch_norm'" "nn.BatchNorm2d(4)"
 wrong "moe: there is no option 'capasity'; did you mean 'capacity'?" \
     'nn.moe { dim = 4, hidden = 4, experts = 4, top_k = 1, capasity = 1 }'
 wrong 'group_norm: channels (10) is no multiple of groups (4)' 'nn.group_norm(4, 10)'
