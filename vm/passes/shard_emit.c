@@ -68,6 +68,12 @@ static sglir_id take(emitter *e, const sglpass_micro_use *use)
     return e->local[use->value];
 }
 
+/* Whether the extents of a reshape do not show which dimension is split: its local extent is 1, or 1s stand before it. */
+static bool hides_dim(const int64_t *dims, int dim)
+{
+    return dims[dim] == 1 || (dim > 0 && dims[dim - 1] == 1);
+}
+
 /* Attributes with the local extent, and with the layout where it does not follow from the arguments. */
 static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sglir_named named[16],
                        int64_t dims[SGL_MAX_RANK], int64_t layout[SGLIR_AXIS_COUNT])
@@ -80,7 +86,7 @@ static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sg
         if (strcmp(named[i].name, "dims") == 0) {
             memcpy(dims, named[i].ints, (size_t)named[i].i * sizeof *dims);
             dims[dim] /= e->m->parts;
-            own = own || (node->op == SGLIR_OP_RESHAPE && dims[dim] == 1);
+            if (node->op == SGLIR_OP_RESHAPE) own = own || hides_dim(dims, dim);
             named[i].ints = dims;
         } else if (strcmp(named[i].name, "layout") == 0 && own) {
             split_layout(layout, dim);
