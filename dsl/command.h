@@ -12,7 +12,7 @@
 #include "vm/sgl.h"
 
 /* Exit codes, printed by `sgl help`; 128 + signal after a run that a signal stopped in order. */
-enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2 };
+enum { COMMAND_OK = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2, COMMAND_NOT_FINITE = 3 };
 
 enum { COMMAND_SETTINGS = 256 };
 

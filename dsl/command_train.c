@@ -21,7 +21,7 @@ typedef struct train_options {
     int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
     command_settings settings;
     const char *data, *out, *resume, *init_from, *log, *device, *profile;
-    bool quiet;
+    bool quiet, trace_nan;
 } train_options;
 
 typedef struct train {
@@ -293,7 +293,10 @@ static sgl_status claim_output(train *t)
 static sgl_status prepare(train *t)
 {
     sgl_status status = configure(t);
+    const sgl_attr unfused = { .name = "unfused", .kind = SGL_ATTR_INT, .i = t->o->trace_nan };
+    if (status == SGL_OK) status = sgl_plan_set(t->plan, &unfused);
     if (status == SGL_OK) status = freeze(t, "train", &t->train);
+    if (status == SGL_OK) status = sgl_program_trace(t->train, t->o->trace_nan);
     if (status == SGL_OK && t->measured > 0) status = sgl_program_profile(t->train, 1);
     if (status == SGL_OK) {
         status = freeze(t, "eval", &t->eval);
@@ -361,7 +364,10 @@ static int finish(train *t, sgl_status status)
                    t->script, t->out);
         return command_signal_status();
     }
-    if (status != SGL_OK) return command_error(t->vm);
+    if (status != SGL_OK) {
+        int code = command_error(t->vm);
+        return status == SGL_NOT_FINITE ? COMMAND_NOT_FINITE : code;
+    }
     if (!t->o->quiet) command_progress_summary(&t->progress, t->tokens, t->out);
     if (!t->o->quiet && !t->config.out) printf("device %s: nothing computed, nothing saved\n", t->o->device);
     return COMMAND_OK;
@@ -423,6 +429,9 @@ int command_train(int argc, char **argv)
         { "--seed", 'i', &o.seed, "N", "of initial weights, dropout and the order of data (default 0)" },
         { "--profile", 'o', &o.profile, "N",
           "after N steps (default 10) the kernels by their time: ms, share, GFLOP/s, GB/s, script line" },
+        { "--trace-nan", 'b', &o.trace_nan, "",
+          "look at every number of every step; at the first infinity or NaN that comes of none, tell line, op and what went "
+          "in, and leave with status 3" },
         { "--quiet", 'b', &o.quiet, "", "print nothing but errors" },
         { 0 },
     };
@@ -434,6 +443,8 @@ int command_train(int argc, char **argv)
         "flops per second that a large float32 product reaches on this machine, measured at the start; or that the\n"
         "steps themselves reach, where that is more: it is never above 100%).\n"
         "Measured steps (--profile) take longer: each kernel is waited for.\n"
+        "Traced ones (--trace-nan) take many times as long: nothing is fused, and all numbers are read. An infinity that goes\n"
+        "in may come out again (a mask); in fp16 a gradient that overflows is told too, where a run would skip the step.\n"
         "A run lasts the job's steps (1000 when it gives none). Ctrl-C and SIGTERM finish the step, save and leave with\n"
         "status 130 and 143; a second Ctrl-C leaves within the step, which is lost.",
         1,

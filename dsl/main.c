@@ -63,8 +63,8 @@ static int command_help(int argc, char **argv)
     printf(
         "\n`sgl COMMAND --help` tells a command's options; `sgl help ops`, nn, optim, models and data list what scripts have,\n"
         "`sgl help NAME` tells of one: sgl help nn.attention\n\n"
-        "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 130 and 143 stopped in order by Ctrl-C and\n"
-        "SIGTERM, after saving.\n");
+        "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 3 found by train --trace-nan; 130 and 143\n"
+        "stopped in order by Ctrl-C and SIGTERM, after saving.\n");
     return COMMAND_OK;
 }
 

@@ -46,7 +46,8 @@ extern "C" {
     X(WRONG_STATE, 10, "a call came in the wrong order")                                                               \
     X(UNSUPPORTED, 11, "the device or build cannot do this")                                                           \
     X(DEVICE, 12, "a device or transport failed")                                                                      \
-    X(INTERNAL, 13, "an invariant of the library does not hold; please report it")
+    X(INTERNAL, 13, "an invariant of the library does not hold; please report it")                                     \
+    X(NOT_FINITE, 14, "a number came out infinite or NaN where that was looked for")
 
 typedef enum sgl_status {
 #define SGL_STATUS_ENUM(name, value, text) SGL_##name = value,
@@ -219,8 +220,11 @@ SGL_API sgl_status sgl_op_signature(sgl_vm *vm, const char *op, int *minimum, in
 typedef struct sgl_plan sgl_plan;
 SGL_API sgl_status sgl_plan_new(sgl_vm *vm, sgl_plan **plan);
 SGL_API void sgl_plan_free(sgl_plan *plan);
-/* Keys: "micro" (INT: micro-batches per step), "mesh.dp" ... (INT), "precision" (STRING "fp32" or "fp64"),
- * "disable" (STRING: names of passes to leave out, comma-separated). */
+/* Keys: "micro" (INT: micro-batches per step), "mesh.dp" ... (INT), "precision" (STRING "fp32", "fp64" for graphs traced in f64,
+ * "bf16" or "fp16": products in that dtype, parameters and sums in f32, fp16 with a scaled loss), for fp16 "scale" (INT: the
+ * first one, a power of two), "scale_growth_interval" (INT: good steps after which it doubles), "max_skips" (INT: steps with
+ * gradients that are not finite, one after another, that end sgl_train with LIMIT), "unfused" (INT 0 or 1: every node is an
+ * instruction of its own, for sgl_program_trace), "disable" (STRING: names of passes to leave out, comma-separated). */
 SGL_API sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value);
 
 /* ---- sessions and programs ---------------------------------------------------------------------------------- */
@@ -290,6 +294,13 @@ SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *ki
  *         "launches": N, "ms": X, in all steps; "flops": X, "bytes": X, of one launch }...], "kernels": [TEXT...] }
  * Loops are not among the instructions: what is in them is. WRONG_STATE for a program that was never measured. */
 SGL_API sgl_status sgl_program_profile(sgl_program *program, int on);
+/* From now on (`on` not 0) every step looks at what each instruction gives, and stops with NOT_FINITE at the first one that makes
+ * a NaN of none, or an infinity of finite numbers; the message tells the script's line, the op, the shapes, the module path,
+ * whether it is a gradient, and what the numbers were that went in. Feeds, parameters and states are looked at before the
+ * first instruction. An infinity that went in may go on (a mask); where sgl.h, ops.def or a fill says so it is no fault either:
+ * a padding, the extreme of nothing, the lse of a query that sees no key. The states are then of no step. Steps take many times
+ * as long. Freeze with the plan's "unfused" to be told the node and not the kernel. */
+SGL_API sgl_status sgl_program_trace(sgl_program *program, int on);
 /* The names of the passes in order, NULL past the end. */
 SGL_API const char *sgl_pass_name(int index);
 /* What this machine has and every knob with its value, as text. */

@@ -232,7 +232,8 @@ end
 local function gather_gradients(self, list, loss, parameters)
   local tensors = {}
   for i, parameter in ipairs(parameters) do tensors[i] = parameter() end
-  local gradients, squares = core.grad(loss, tensors), nil
+  local gradients = { core.emit("grad", { loss, table.unpack(tensors) }, { outer = true }) }
+  local squares
   for _, chunk in ipairs(list) do
     local p, g = {}, {}
     for i, at in ipairs(chunk.at) do p[i], g[i] = tensors[at], gradients[at] end
@@ -305,8 +306,10 @@ function Optimizer:minimize(loss, what)
   local list = chunks(self, parameters)
   local norm = gather_gradients(self, list, loss, parameters)
   local lr = rate_of(self, context)
+  -- Where steps can be skipped (a plan of fp16), the rules count those that were not.
+  local number = core.emit("update_number", { context.step })
   local due = { decay = decay_of(self, parameters), scale = scale_of(self, parameters), lr = lr,
-    step = ops.cast(context.step, "f64") }
+    step = ops.cast(number, "f64") }
   for _, chunk in ipairs(list) do update(self, chunk, due) end
   return { lr = lr, grad_norm = norm }
 end

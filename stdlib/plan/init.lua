@@ -7,7 +7,8 @@ local core = require "sgl.core"
 local names_of = require "sgl.names"
 
 local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
-local known = { "mesh", "micro", "precision", "disable" }
+local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "disable" }
+local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
 local function count(name, value)
   local number = math.tointeger(tonumber(value))
@@ -43,7 +44,10 @@ Plan.__index = Plan
 
 --- A flat table, as sgl_plan_set takes it: { ["mesh.dp"] = 1, micro = 1, precision = "fp32" }.
 function Plan:fields()
-  local flat = { micro = self.micro, precision = self.precision, disable = self.disable }
+  local flat = {
+    micro = self.micro, precision = self.precision, scale = self.scale,
+    scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, disable = self.disable,
+  }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
   return flat
 end
@@ -56,7 +60,10 @@ function Plan:__tostring()
   return ("plan{mesh={%s}, micro=%d, precision=%s}"):format(table.concat(parts, ", "), self.micro, self.precision)
 end
 
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"fp64"?, disable: string? }?
+--- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
+--- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
+--- is not finite; `max_skips` (20) of these in a row are an error.
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, disable: string? }?
 return function(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   if options and options.mesh ~= nil and type(options.mesh) ~= "table" then
@@ -75,8 +82,13 @@ return function(options)
   check_names(plan.mesh, axes, "mesh axis")
   for axis, extent in pairs(plan.mesh) do plan.mesh[axis] = count("mesh." .. axis, extent) end
   plan.micro = count("micro", plan.micro)
-  if plan.precision ~= "fp32" and plan.precision ~= "fp64" then
-    core.error(("plan: precision must be fp32 or fp64, not '%s'"):format(tostring(plan.precision)))
+  for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do
+    if plan[name] ~= nil then plan[name] = count(name, plan[name]) end
+  end
+  local found = false
+  for _, name in ipairs(precisions) do found = found or name == plan.precision end
+  if not found then
+    core.error(("plan: precision must be fp32, bf16, fp16 or fp64, not '%s'"):format(tostring(plan.precision)))
   end
   return setmetatable(plan, Plan)
 end

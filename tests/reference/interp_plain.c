@@ -199,6 +199,13 @@ static void concat(const interp_call *call)
 }
 
 /* reshape, pack, unpack: all elements of the arguments, one after another, into the results, one after another */
+static void scale(const interp_call *call)
+{
+    double factor = call->args[1]->floats[0];
+    if (call->node->op == SGLIR_OP_UNSCALE) factor = 1 / factor;
+    for (int64_t e = 0; e < call->results[0].count; e++) call->results[0].floats[e] = call->args[0]->floats[e] * factor;
+}
+
 static void pour(const interp_call *call)
 {
     uint32_t to = 0;
@@ -328,6 +335,9 @@ bool interp_plain(const interp_call *call)
     case SGLIR_OP_REDUCE_MIN:
     case SGLIR_OP_REDUCE_PROD:
     case SGLIR_OP_MEAN: reduce(call, (sglir_op)call->node->op); return true;
+    case SGLIR_OP_SCALE:
+    case SGLIR_OP_UNSCALE: scale(call); return true;
+    case SGLIR_OP_UPDATE_NUMBER: /* where no step is skipped */
     case SGLIR_OP_RESHAPE:
     case SGLIR_OP_PACK:
     case SGLIR_OP_UNPACK: pour(call); return true;

@@ -1,6 +1,6 @@
 /* test_golden.c -- the whole training curve of each golden model against PyTorch's, 50 steps: float64 within 1e-9
- * relative, float32 no further from the float64 curve than four times PyTorch's own float32, and micro-batches as one
- * batch.
+ * relative, float32 no further from the float64 curve than four times PyTorch's own float32, micro-batches as one batch,
+ * and bf16 and fp16 no further than four times PyTorch's autocast (narrow.json, made by make_narrow.py).
  *
  * In: tests/golden/NAME.lua (the model, through the standard library) and NAME.json (numbers made by make_curves.py and
  * make_models.py). Weights, tokens and images come from the formulas of tests/golden/README.md. Everything goes through sgl.h, as a host does it. */
@@ -253,6 +253,45 @@ static void compare_float32(const char *name)
     json_decref(r.golden);
 }
 
+static void compare_narrow(const char *name, const char *precision, const char *micro)
+{
+    run r;
+    char path[4096];
+    json_error_t error;
+    snprintf(path, sizeof path, "%s/tests/golden/narrow.json", getenv("ROOT"));
+    json_t *narrow = json_load_file(path, 0, &error);
+    assert_non_null(narrow);
+    train(&r, name, precision, micro);
+    const json_t *theirs = json_object_get(json_object_get(narrow, name), precision);
+    double bound = 4 * json_real_value(json_object_get(theirs, "loss"));
+    double norm_bound = 4 * json_real_value(json_object_get(theirs, "grad_norm"));
+    double loss = distance(&r, r.loss, "loss"), norm = distance(&r, r.grad_norm, "grad_norm");
+    print_message(
+        "%s %s, %s micro-batch(es): loss within %.2e, gradient norm within %.2e of the float64 curve, the bounds are "
+        "%.2e and %.2e\n",
+        name, precision, micro, loss, norm, bound, norm_bound);
+    assert_true(loss <= bound);
+    assert_true(norm <= norm_bound);
+    assert_true(loss > 1e-7); /* or nothing was narrow */
+    json_decref(narrow);
+    json_decref(r.golden);
+}
+
+static void llama_narrow(void **state)
+{
+    (void)state;
+    compare_narrow("llama", "bf16", "1");
+    compare_narrow("llama", "fp16", "1");
+    compare_narrow("llama", "fp16", "2");
+}
+
+static void gpt2_narrow(void **state)
+{
+    (void)state;
+    compare_narrow("gpt2", "bf16", "5");
+    compare_narrow("gpt2", "fp16", "1");
+}
+
 static void llama_float64(void **state)
 {
     (void)state;
@@ -352,7 +391,8 @@ int main(void)
         cmocka_unit_test(gpt2_micro),       cmocka_unit_test(llama_float32),  cmocka_unit_test(gpt2_float32),
         cmocka_unit_test(variants_float64), cmocka_unit_test(variants_micro), cmocka_unit_test(variants_float32),
         cmocka_unit_test(convnet_float64),  cmocka_unit_test(vit_float64),    cmocka_unit_test(layers_float64),
-        cmocka_unit_test(moe_float64),      cmocka_unit_test(models_float32),
+        cmocka_unit_test(moe_float64),      cmocka_unit_test(models_float32), cmocka_unit_test(llama_narrow),
+        cmocka_unit_test(gpt2_narrow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -353,7 +353,7 @@ static void test_interrupt_freeze(void **state)
     sgl_graph *large = chain(h.vm, LONG), *small = chain(h.vm, 10);
     h.left = 10;
     assert_int_equal(sgl_freeze(session, large, NULL, &program), SGL_INTERRUPTED);
-    assert_string_equal(sgl_error_message(h.vm), "interrupted before the pass autodiff of the graph \"chain\"");
+    assert_string_equal(sgl_error_message(h.vm), "interrupted before the pass precision of the graph \"chain\"");
     assert_null(program);
     assert_int_equal(sgl_freeze(session, small, NULL, &program), SGL_OK);
     sgl_close(h.vm);

@@ -62,7 +62,14 @@ static void test_refusals(void **state)
     refused(&plan, SGLIR_S("micro", "2"), SGL_INVALID_ARGUMENT, "plan: micro must be a whole number, not a text");
     refused(&plan, SGLIR_S("disable", NULL), SGL_INVALID_ARGUMENT, "plan: disable must be a text, not nothing");
     refused(&plan, SGLIR_S("precision", "fp23"), SGL_INVALID_ARGUMENT,
-            "plan: precision \"fp23\" is none of fp32, fp64; did you mean 'fp32'?");
+            "plan: precision \"fp23\" is none of fp32, fp64, bf16, fp16; did you mean 'fp32'?");
+    accepted(&plan, SGLIR_S("precision", "bf16"));
+    accepted(&plan, SGLIR_S("precision", "fp16"));
+    accepted(&plan, SGLIR_I("scale", 1));
+    refused(&plan, SGLIR_I("scale", 3), SGL_INVALID_ARGUMENT,
+            "plan: scale is 3, and must be a power of two from 1 to 1073741824");
+    refused(&plan, SGLIR_I("max_skips", 0), SGL_INVALID_ARGUMENT,
+            "plan: max_skips is 0, and must be from 1 to 1073741824");
     refused(&plan, SGLIR_F("precision", 32), SGL_INVALID_ARGUMENT,
             "plan: precision must be a text, not a number with a fraction");
     char text[257];
@@ -85,7 +92,8 @@ static void test_text_and_hash(void **state)
     sglcore_text text = { 0 };
     assert_int_equal(sglplan_print(&plan, &env, &text), SGL_OK);
     assert_string_equal(text.data, "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
-                                   "micro = 2\nprecision = \"fp32\"\ndisable = \"\"\n");
+                                   "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
+                                   "max_skips = 20\nunfused = 0\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
@@ -94,6 +102,10 @@ static void test_text_and_hash(void **state)
     other.native[SGLIR_OP_ROPE] = true;
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     other.native[SGLIR_OP_ROPE] = false;
+    accepted(&other, SGLIR_I("max_skips", 3));
+    assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_I("max_skips", 20));
+    assert_true(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("disable", "fuse"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
 }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "exec/profile.h"
+#include "exec/trace.h"
 
 typedef struct sglexec_device sglexec_device; /* the backend's own */
 
@@ -46,6 +47,7 @@ typedef struct sglexec_device_ops {
 typedef struct sglexec_watch {
     const atomic_bool *stop;  /* true: stop between two instructions, with INTERRUPTED. NULL: never */
     sglexec_profile *profile; /* NULL: not measured */
+    sglexec_trace *trace;     /* NULL: nobody looks at the numbers */
 } sglexec_watch;
 
 /* Runs the top block once. Allocates nothing. When it fails, states may be those of half a replay. */

@@ -14,6 +14,7 @@ typedef struct replayer {
     void *const *spaces;
     const atomic_bool *stop;
     sglexec_profile *profile;
+    sglexec_trace *trace;
 } replayer;
 
 static sgl_status replay_block(const replayer *r, uint32_t block);
@@ -38,6 +39,15 @@ static sgl_status launch_measured(const replayer *r, uint32_t n)
     return SGL_OK;
 }
 
+static sgl_status launch_traced(const replayer *r, uint32_t n)
+{
+    const sglexec_memory memory = { r->ops, r->device, r->spaces };
+    SGLCORE_TRY(sglexec_trace_before(r->trace, &memory, n));
+    SGLCORE_TRY(r->ops->launch(r->device, r->prepared, n, r->spaces));
+    SGLCORE_TRY(r->ops->finish(r->device));
+    return sglexec_trace_after(r->trace, &memory, n);
+}
+
 static sgl_status replay_block(const replayer *r, uint32_t block)
 {
     const sglexec_block b = r->program->blocks.data[block];
@@ -49,6 +59,8 @@ static sgl_status replay_block(const replayer *r, uint32_t block)
                                 (long long)r->program->instructions.count);
         if (i->op == SGLIR_OP_SCAN)
             SGLCORE_TRY(replay_loop(r, i));
+        else if (r->trace)
+            SGLCORE_TRY(launch_traced(r, n));
         else if (r->profile)
             SGLCORE_TRY(launch_measured(r, n));
         else
@@ -60,10 +72,11 @@ static sgl_status replay_block(const replayer *r, uint32_t block)
 sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
                           const sglexec_program *program, void *const spaces[5], const sglexec_watch *watch)
 {
-    const replayer r = {
-        env, ops, device, prepared, program, spaces, watch ? watch->stop : NULL, watch ? watch->profile : NULL
-    };
-    sgl_status status = replay_block(&r, 0);
+    const sglexec_watch nobody = { 0 }, *w = watch ? watch : &nobody;
+    const replayer r = { env, ops, device, prepared, program, spaces, w->stop, w->profile, w->trace };
+    const sglexec_memory memory = { ops, device, spaces };
+    sgl_status status = r.trace ? sglexec_trace_begin(r.trace, &memory) : SGL_OK;
+    if (status == SGL_OK) status = replay_block(&r, 0);
     sgl_status finished = ops->finish(device); /* of what was launched, whatever came of it */
     if (status == SGL_OK) status = finished;
     if (status == SGL_OK && r.profile) r.profile->replays++;

@@ -14,11 +14,18 @@ sgl_status sglir_infer_softmax(const sglir_infer *in)
     return sglir_infer_same(in);
 }
 
+/* Gains and biases may be as wide as a norm computes: a master weight need not be rounded to the dtype of x. */
 sgl_status sglir_infer_norm(const sglir_infer *in)
 {
     SGLCORE_TRY(sglir_infer_softmax(in));
-    SGLCORE_TRY(sglir_infer_same_dtype(in, 0, in->arg_count - 1));
     const sglir_type *x = sglir_infer_arg(in, 0);
+    sgl_dtype wide = sglir_wide_float((sgl_dtype)x->dtype);
+    for (int i = 1; i < in->arg_count; i++) {
+        sgl_dtype mine = (sgl_dtype)sglir_infer_arg(in, i)->dtype;
+        if (mine != x->dtype && mine != wide)
+            return sglir_infer_fail(in, "argument 0 is %s, argument %d is %s: cast one of them",
+                                    sgl_dtype_name((sgl_dtype)x->dtype), i, sgl_dtype_name(mine));
+    }
     double eps = sglir_infer_attr(in, "eps")->f;
     if (!(eps >= 0) || isinf(eps)) return sglir_infer_fail(in, "eps is %g, a finite number from 0 is needed", eps);
     for (int i = 1; i < in->arg_count; i++) {

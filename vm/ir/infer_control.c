@@ -13,6 +13,10 @@ sgl_status sglir_infer_input(const sglir_infer *in)
     sglir_type *result = &in->results[0];
     if (sglir_infer_attr(in, "name")->s[0] == '\0') return sglir_infer_fail(in, "an input needs a name");
     if (role < SGL_PARAMETER || role > SGL_CACHE) return sglir_infer_fail(in, "there is no role %" PRId64, role);
+    bool named_so = sglir_infer_attr(in, "name")->s[0] == '~', made = sglir_infer_int(in, "made") != 0;
+    if (made && (role != SGL_STATE || !named_so))
+        return sglir_infer_fail(in, "what a pass makes is a state whose name begins with ~");
+    if (named_so && !made) return sglir_infer_fail(in, "names that begin with ~ are those of states that passes make");
     if (in->g->open.count != 1) return sglir_infer_fail(in, "an input stands in the graph's top region only");
     SGLCORE_TRY(sglir_infer_dims(in, (sgl_dtype)sglir_infer_int(in, "dtype"), sglir_infer_attr(in, "dims"), result));
     if (partial < 0 || partial >> SGLIR_AXIS_COUNT != 0)
@@ -43,9 +47,51 @@ sgl_status sglir_infer_grad(const sglir_infer *in)
     for (int i = 1; i < in->arg_count; i++) {
         SGLCORE_TRY(sglir_infer_is_float(in, i));
         in->results[i - 1] = sglir_infer_whole(in, i);
+        in->results[i - 1].scaled = of->scaled;
     }
     *in->count = in->arg_count - 1;
     return SGL_OK;
+}
+
+/* ---- the loss scale ------------------------------------------------------------------------------------------- */
+
+/* x and its scale, a number of the same dtype that owes nothing itself. */
+static sgl_status check_scale(const sglir_infer *in)
+{
+    const sglir_type *scale = sglir_infer_arg(in, 1);
+    char text[SGLIR_TYPE_ROOM];
+    SGLCORE_TRY(sglir_infer_is_float(in, 0));
+    SGLCORE_TRY(sglir_infer_same_dtype(in, 0, 1));
+    if (scale->rank != 0 || scale->scaled != 0 || scale->partial != 0)
+        return sglir_infer_fail(in, "the scale is %s; one number is needed that owes nothing",
+                                sglir_type_text(scale, text, sizeof text));
+    in->results[0] = *sglir_infer_arg(in, 0);
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_scale(const sglir_infer *in)
+{
+    SGLCORE_TRY(check_scale(in));
+    if (in->results[0].scaled) return sglir_infer_fail(in, "argument 0 owes a loss scale already: unscale it first");
+    in->results[0].scaled = 1;
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_unscale(const sglir_infer *in)
+{
+    double value;
+    SGLCORE_TRY(check_scale(in));
+    bool is_zero = sglir_constant_value(in->g, in->args[0], &value) && value == 0;
+    if (!in->results[0].scaled && !is_zero)
+        return sglir_infer_fail(in, "argument 0 owes no loss scale: it was unscaled before, or never scaled");
+    in->results[0].scaled = 0;
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_update_number(const sglir_infer *in)
+{
+    SGLCORE_TRY(sglir_infer_is_scalar_i64(in, 0, "step"));
+    return sglir_infer_same(in);
 }
 
 /* ---- custom derivatives --------------------------------------------------------------------------------------- */

@@ -3,7 +3,8 @@
  *
  * In: argument types, whole result types, the columns linear and labels, the attribute layout. Out: the same result types
  * with their owed parts, or an error that says what is owed and why the op cannot take it. This is the place where "who
- * divides by what" fails to type-check. Odd invariant: regions, input and accumulate say their types themselves. */
+ * divides by what" fails to type-check. Odd invariant: regions, input, accumulate, scale and unscale say
+ * their types themselves. */
 #include <string.h>
 
 #include "ir/infer.h"
@@ -103,12 +104,32 @@ static sgl_status refuse_owed(const sglir_infer *in, int first)
                             first, a, in->name);
 }
 
+/* The gradient of the fused vocabulary loss gives the losses too: these are not linear in what comes in, all else is. */
+static bool is_scaled_loss_gradient(const sglir_infer *in, int first, unsigned owed)
+{
+    return in->op == SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD && first == 3 && owed == SCALED;
+}
+
+/* grad takes what is derived scaled, whole but for that, and gives gradients that owe the same scale. */
+static sgl_status carry_grad(const sglir_infer *in)
+{
+    for (int i = 0; i < in->arg_count; i++) {
+        unsigned owed = owed_by(sglir_infer_arg(in, i));
+        if (owed != 0 && (i > 0 || owed != SCALED)) return refuse_owed(in, i);
+    }
+    return SGL_OK;
+}
+
 static sgl_status carry_owed(const sglir_infer *in)
 {
     int first = 0;
     while (first < in->arg_count && owed_by(sglir_infer_arg(in, first)) == 0) first++;
     if (first == in->arg_count) return SGL_OK;
     unsigned owed = owed_by(sglir_infer_arg(in, first));
+    if (is_scaled_loss_gradient(in, first, owed)) {
+        in->results[1].scaled = in->results[2].scaled = 1;
+        return SGL_OK;
+    }
     bool fits = false;
     for (const char *group = sglir_ops[in->op].linear, *next; *group != '\0' && !fits && is_linear_here(in);
          group = next)
@@ -284,9 +305,10 @@ static sgl_status apply_layout(const sglir_infer *in)
 
 sgl_status sglir_infer_owed(const sglir_infer *in)
 {
-    if ((sglir_ops[in->op].flags & SGLIR_REGION) != 0 || in->op == SGLIR_OP_INPUT || in->op == SGLIR_OP_ACCUMULATE)
+    if ((sglir_ops[in->op].flags & SGLIR_REGION) != 0 || in->op == SGLIR_OP_INPUT || in->op == SGLIR_OP_ACCUMULATE ||
+        in->op == SGLIR_OP_SCALE || in->op == SGLIR_OP_UNSCALE)
         return SGL_OK;
-    SGLCORE_TRY(carry_owed(in));
+    SGLCORE_TRY(in->op == SGLIR_OP_GRAD ? carry_grad(in) : carry_owed(in));
     SGLCORE_TRY(carry_split(in));
     return apply_layout(in);
 }

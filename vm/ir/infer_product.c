@@ -58,7 +58,8 @@ sgl_status sglir_infer_dot(const sglir_infer *in)
     SGLCORE_TRY(same_extents(in, "batch_a", "batch_b"));
     SGLCORE_TRY(same_extents(in, "contract_a", "contract_b"));
     sglir_type *result = &in->results[0];
-    *result = sglir_type_make((sgl_dtype)a->dtype, 0, NULL);
+    bool wide = sglir_infer_int(in, "wide") != 0;
+    *result = sglir_type_make(wide ? sglir_wide_float((sgl_dtype)a->dtype) : (sgl_dtype)a->dtype, 0, NULL);
     const sglir_named *batch = sglir_infer_attr(in, "batch_a");
     for (int64_t i = 0; i < batch->i; i++) SGLCORE_TRY(add_dim(in, result, a->dims[batch->ints[i]]));
     for (int i = 0; i < a->rank; i++) {

@@ -1,7 +1,7 @@
 /* autodiff.c -- expands `grad` nodes, graph to graph: of, wrt... become d of / d wrt, in ordinary nodes.
  *
  * In: a graph with grad nodes. Out: the same without any, and without stop_gradient, which then has said all it had to
- * say. All grads go together: (1) the composites on the path of any (autodiff_path.c) whose derivative is that of their
+ * say; so have scale and unscale, which become products: by now the types have told that a gradient is unscaled once. All grads go together: (1) the composites on the path of any (autodiff_path.c) whose derivative is that of their
  * decomposition are taken apart, round by round until none is left; (2) one walk expands each grad where it stands: the
  * path is walked backwards, each op's rule (vjp_*.c) emits the gradients of its arguments, and these are summed as they
  * come. A grad of a grad finds the inner one expanded; where that expansion holds composites on the outer path, the
@@ -28,7 +28,9 @@ static void add_gradient(autodiff *a, sglir_graph *g, sglir_id node, uint32_t i)
 {
     sglir_id value = sglir_arg(g, sglir_node_at(g, node), i), term = a->into.data[i];
     if (term == SGLIR_NONE || !a->wanted.data[i] || g->status != SGL_OK) return;
-    if (!sglir_type_equal(sglir_type_of(g, term), sglir_type_of(g, value))) {
+    sglir_type given = *sglir_type_of(g, term);
+    given.scaled = 0; /* a gradient of a scaled loss owes the scale, whatever it is a gradient of */
+    if (!sglir_type_equal(&given, sglir_type_of(g, value))) {
         char want[SGLIR_TYPE_ROOM], got[SGLIR_TYPE_ROOM];
         sglir_fail_node(g, node, SGL_INTERNAL, "the gradient of argument %u is %s, and must be %s", i,
                         sglir_type_text(sglir_type_of(g, term), got, sizeof got),
@@ -157,6 +159,14 @@ static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
     if (a->step == LAST && (node->op == SGLIR_OP_STOP_GRADIENT || node->op == SGLIR_OP_CUSTOM)) {
         for (uint32_t k = 0; k < node->out_count; k++)
             rewrite->map[node->out_first + k] = rewrite->map[sglir_arg(rewrite->from, node, k)];
+        a->changed = true;
+        return true;
+    }
+    if (a->step == LAST && (node->op == SGLIR_OP_SCALE || node->op == SGLIR_OP_UNSCALE)) {
+        sglir_id x = rewrite->map[sglir_arg(rewrite->from, node, 0)];
+        sglir_id scale = rewrite->map[sglir_arg(rewrite->from, node, 1)];
+        if (node->op == SGLIR_OP_UNSCALE) scale = sglir_unary(g, SGLIR_OP_RECIPROCAL, scale);
+        rewrite->map[node->out_first] = sglir_mul(g, x, scale);
         a->changed = true;
         return true;
     }

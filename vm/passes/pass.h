@@ -50,6 +50,7 @@ sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list,
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out);
 
 sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_precision(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

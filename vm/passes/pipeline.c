@@ -2,6 +2,7 @@
  *
  *   traced graph
  *     simplify    constants, common subexpressions, dead nodes, algebra
+ *     precision   products in bf16 or fp16, the rest by policy; fp16 scales the loss
  *     autodiff    `grad` nodes become the backward graph
  *     shard       layouts; today the micro axis: a loop over micro-batches, sums paid by `accumulate`
  *     sections    parameters and states become ranges of few long sections
@@ -25,6 +26,8 @@
 
 const sglpass sglpass_pipeline[] = {
     { "simplify", sglpass_simplify, SGLIR_LOGICAL, true, "constants, common subexpressions, dead nodes, algebra" },
+    { "precision", sglpass_precision, SGLIR_LOGICAL, false,
+      "casts to bf16 or fp16 by policy; fp16: loss scale, skipped steps" },
     { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "expands grad nodes into the backward graph" },
     { "shard", sglpass_shard, SGLIR_PER_RANK, false, "splits the batch over the micro axis into a loop" },
     { "sections", sglpass_sections, SGLIR_PER_RANK, false, "gathers parameters and states into sections" },
@@ -109,7 +112,9 @@ static sgl_status run_verified(const sglpass_context *given, const sglpass *pass
     sglcore_hash before = sglir_job_hash(in);
     context.changed = &changed;
     SGLCORE_TRY(pass->run(&context, in, out));
-    sgl_status status = sglir_verify(*out, pass->stage);
+    /* Where nothing was fused, later stages hold what should stand in kernels. */
+    sglir_stage stage = given->plan->unfused && pass->stage > SGLIR_PER_RANK ? SGLIR_PER_RANK : pass->stage;
+    sgl_status status = sglir_verify(*out, stage);
     if (status != SGL_OK) return sglcore_fail_at(context.env, status, "pass %s made a wrong graph", pass->name);
     return check_said(&context, pass, before, in, *out);
 }
@@ -202,6 +207,7 @@ sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list,
         const sglpass *pass = &list[i];
         bool left_out = pass->optional && (sglplan_disables(context->plan, pass->name) ||
                                            sglcore_knob_lists(SGLCORE_KNOB_DISABLE, pass->name));
+        left_out = left_out || (context->plan->unfused && pass->run == sglpass_fuse);
         if (!left_out) {
             sglir_graph *next = NULL;
             sgl_status status = run_one(context, i + 1, pass, now, &next);

@@ -19,9 +19,17 @@ static sglir_id square(const sglpass_vjp *v, sglir_id x) { return sglir_mul(v->g
 
 /* ---- one argument ---- */
 
+/* In the dtype of x: where that is the wider one, what gives dy is asked for it unrounded. */
 void sglpass_vjp_cast(const sglpass_vjp *v)
 {
-    v->into[0] = sglir_cast(v->g, v->dys[0], dtype_of(v, sglpass_vjp_arg(v, 0)));
+    v->into[0] = sglpass_vjp_widened(v->g, v->dys[0], dtype_of(v, sglpass_vjp_arg(v, 0)));
+}
+
+/* The scale of the loss stays on its gradient: dy * s, which owes s from here on. */
+void sglpass_vjp_scale(const sglpass_vjp *v)
+{
+    const sglir_id args[2] = { v->dys[0], sglpass_vjp_arg(v, 1) };
+    v->into[0] = sglir_emit(v->g, SGLIR_OP_SCALE, args, 2, NULL, 0, NULL);
 }
 
 void sglpass_vjp_neg(const sglpass_vjp *v) { v->into[0] = sglir_unary(v->g, SGLIR_OP_NEG, v->dys[0]); }

@@ -65,16 +65,17 @@ static bool in_order(const layout *l, int rank)
 }
 
 /* The gradient of one argument. free_at: where the free dimensions of the other one begin in y. */
-static sglir_id gradient(const sglpass_vjp *v, sglir_id other_value, const side *mine, const side *other, int free_at)
+static sglir_id gradient(const sglpass_vjp *v, sglir_id dy, sglir_id other_value, const side *mine, const side *other,
+                         int free_at)
 {
     int64_t batch_y[SGL_MAX_RANK], contract_y[SGL_MAX_RANK];
     for (int j = 0; j < mine->batch_count; j++) batch_y[j] = j;
     for (int j = 0; j < other->free_count; j++) contract_y[j] = free_at + j;
     layout first = layout_of(mine, other, true), second = layout_of(mine, other, false);
     bool dy_first = in_order(&first, mine->rank) || !in_order(&second, mine->rank);
-    sglir_id product = dy_first ? sglir_dot(v->g, v->dys[0], other_value, mine->batch_count, batch_y, other->batch,
+    sglir_id product = dy_first ? sglir_dot(v->g, dy, other_value, mine->batch_count, batch_y, other->batch,
                                             other->free_count, contract_y, other->free)
-                                : sglir_dot(v->g, other_value, v->dys[0], mine->batch_count, other->batch, batch_y,
+                                : sglir_dot(v->g, other_value, dy, mine->batch_count, other->batch, batch_y,
                                             other->free_count, other->free, contract_y);
     const layout *got = dy_first ? &first : &second;
     if (in_order(got, mine->rank)) return product;
@@ -88,6 +89,8 @@ void sglpass_vjp_dot(const sglpass_vjp *v)
     sglir_id a = sglpass_vjp_arg(v, 0), b = sglpass_vjp_arg(v, 1);
     side of_a = side_of(v, 0), of_b = side_of(v, 1);
     int batch = of_a.batch_count;
-    if (v->wanted[0]) v->into[0] = gradient(v, b, &of_a, &of_b, batch + of_a.free_count);
-    if (v->wanted[1]) v->into[1] = gradient(v, a, &of_b, &of_a, batch);
+    /* Of a wide product the gradient is wider than the arguments. */
+    sglir_id dy = sglir_cast(v->g, v->dys[0], (sgl_dtype)sglir_type_of(v->g, a)->dtype);
+    if (v->wanted[0]) v->into[0] = gradient(v, dy, b, &of_a, &of_b, batch + of_a.free_count);
+    if (v->wanted[1]) v->into[1] = gradient(v, dy, a, &of_b, &of_a, batch);
 }

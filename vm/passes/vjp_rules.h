@@ -14,6 +14,9 @@
 #include "ir/ops.def"
 #undef SGLIR_OP
 
+/* The value in dtype `to`. A product, or a sum of some, that is narrower is no cast but emitted anew with wide sums (vjp_wide.c). */
+sglir_id sglpass_vjp_widened(sglir_graph *g, sglir_id value, sgl_dtype to);
+
 /* Argument i, result k and the gradient of result k of the node that the rule is asked about. */
 static inline sglir_id sglpass_vjp_arg(const sglpass_vjp *v, uint32_t i)
 {

@@ -3,13 +3,14 @@
  * In: fields as a script or a command line names them. Out: a plan that the passes may trust. A field that is refused
  * leaves the plan as it was. Odd invariant: the text names every field, defaults too, and holds nothing of the device;
  * the hash also counts which composites the device runs whole, because the passes leave those in one piece. */
+#include <stddef.h>
 #include <string.h>
 
 #include "plan/plan.h"
 
 enum {
     SGLPLAN_MAX_EXTENT = 1 << 20, /* of one axis, and of the ranks that all axes span together */
-    FIELDS_AT_MOST = SGLIR_AXIS_COUNT + 2
+    FIELDS_AT_MOST = SGLIR_AXIS_COUNT + 6
 };
 
 /* Field name per axis: "mesh.dp", ..., and "micro" for the time axis, which spans no ranks. */
@@ -22,12 +23,32 @@ static const char *field_of_axis(int axis) { return axis == SGLIR_AXIS_MICRO ? "
 static const struct {
     const char *name;
     sgl_dtype dtype;
-} precisions[] = { { "fp32", SGL_F32 }, { "fp64", SGL_F64 } };
+} precisions[] = { { "fp32", SGL_F32 }, { "fp64", SGL_F64 }, { "bf16", SGL_BF16 }, { "fp16", SGL_F16 } };
 enum { PRECISION_COUNT = sizeof precisions / sizeof precisions[0] };
+
+/* Of fp16, and for a trace. Scales are powers of two: to scale rounds nothing. */
+static const struct {
+    const char *name;
+    size_t at; /* in sglplan */
+    int64_t initial, least, most;
+    bool power; /* of two */
+} numbers[] = { { "scale", offsetof(sglplan, scale), 1 << 16, 1, 1 << 30, true },
+                { "scale_growth_interval", offsetof(sglplan, scale_growth_interval), 2000, 1, 1 << 30, false },
+                { "max_skips", offsetof(sglplan, max_skips), 20, 1, 1 << 30, false },
+                { "unfused", offsetof(sglplan, unfused), 0, 0, 1, false } };
+enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
+
+static int64_t number_in(const sglplan *plan, int number)
+{
+    return *(const int64_t *)(const void *)((const char *)plan + numbers[number].at);
+}
+
+static int64_t *number_at(sglplan *plan, int number) { return (int64_t *)(void *)((char *)plan + numbers[number].at); }
 
 void sglplan_init(sglplan *plan)
 {
     *plan = (sglplan){ .precision = SGL_F32 };
+    for (int i = 0; i < NUMBER_COUNT; i++) *number_at(plan, i) = numbers[i].initial;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) plan->mesh[axis] = 1;
 }
 
@@ -81,8 +102,21 @@ static sgl_status set_precision(sglcore_env *env, sglplan *plan, const sglir_nam
         return SGL_OK;
     }
     char hint[SGLCORE_HINT_ROOM];
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: precision \"%s\" is none of fp32, fp64%s", field->s,
-                        sglcore_hint(field->s, names, PRECISION_COUNT, hint));
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: precision \"%s\" is none of fp32, fp64, bf16, fp16%s",
+                        field->s, sglcore_hint(field->s, names, PRECISION_COUNT, hint));
+}
+
+static sgl_status set_number(sglcore_env *env, sglplan *plan, int number, const sglir_named *field)
+{
+    SGLCORE_TRY(check_kind(env, field, 'i'));
+    int64_t least = numbers[number].least, most = numbers[number].most;
+    bool power = (field->i & (field->i - 1)) == 0;
+    if (field->i < least || field->i > most || (numbers[number].power && !power))
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s is %lld, and must be %sfrom %lld to %lld", field->name,
+                            (long long)field->i, numbers[number].power ? "a power of two " : "", (long long)least,
+                            (long long)most);
+    *number_at(plan, number) = field->i;
+    return SGL_OK;
 }
 
 static sgl_status set_disable(sglcore_env *env, sglplan *plan, const sglir_named *field)
@@ -103,6 +137,10 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         names[count++] = field_of_axis(axis);
         if (strcmp(field->name, field_of_axis(axis)) == 0) return set_extent(env, plan, axis, field);
+    }
+    for (int i = 0; i < NUMBER_COUNT; i++) {
+        names[count++] = numbers[i].name;
+        if (strcmp(field->name, numbers[i].name) == 0) return set_number(env, plan, i, field);
     }
     names[count++] = "precision";
     names[count++] = "disable";
@@ -130,6 +168,8 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", field_of_axis(axis), (long long)plan->mesh[axis]));
     SGLCORE_TRY(sglcore_text_add(env, text, "precision = \"%s\"\n", precision_name(plan)));
+    for (int i = 0; i < NUMBER_COUNT; i++)
+        SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
     return sglcore_text_add(env, text, "disable = \"%s\"\n", plan->disable);
 }
 
@@ -142,6 +182,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
         sglcore_hasher_u64(&hasher, (uint64_t)plan->mesh[axis]);
     }
     sglcore_hasher_string(&hasher, precision_name(plan));
+    for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
     sglcore_hasher_string(&hasher, plan->disable);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
         if (plan->native[op]) sglcore_hasher_string(&hasher, sglir_ops[op].name);

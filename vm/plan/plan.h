@@ -7,10 +7,22 @@
 
 typedef struct sglplan {
     int64_t mesh[SGLIR_AXIS_COUNT]; /* extent per axis, 1 where it is not used; MICRO: micro-batches of a step */
-    uint8_t precision;              /* sgl_dtype of the products: F32 or F64 as traced */
-    char disable[256];              /* optional passes to leave out, comma-separated */
-    bool native[SGLIR_OP_COUNT]; /* composites that the device runs whole; filled from the device before the passes */
+    uint8_t precision; /* sgl_dtype of the products: F32 or F64 as traced; BF16, F16: narrower than traced */
+    int64_t scale;     /* fp16: of the loss, at first */
+    int64_t scale_growth_interval; /* good steps after which it doubles */
+    int64_t max_skips;             /* steps skipped one after another that are an error */
+    int64_t unfused;               /* 1: the pass fuse is left out, each node is an instruction of its own */
+    char disable[256];             /* optional passes to leave out, comma-separated */
+    bool native[SGLIR_OP_COUNT];   /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;
+
+/* States that the pass precision makes for fp16: the scale of the loss; steps since it changed; steps skipped, of all and
+ * one after another; of the latter the first parameter (as the traced graph numbers them) whose gradient was not finite. */
+#define SGLPLAN_SCALE "~loss_scale.scale"
+#define SGLPLAN_SCALE_GOOD "~loss_scale.good"
+#define SGLPLAN_SCALE_SKIPPED "~loss_scale.skipped"
+#define SGLPLAN_SCALE_IN_A_ROW "~loss_scale.in_a_row"
+#define SGLPLAN_SCALE_FIRST "~loss_scale.first"
 
 void sglplan_init(sglplan *plan);
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field);

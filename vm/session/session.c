@@ -110,7 +110,9 @@ static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *fro
         if (sglir_input_find(layout, name) != SGLIR_NONE) continue;
         const sglir_value *value = sglir_value_at(from, node->out_first);
         sglir_set_origin(layout, "", 0, program ? program : sglsession_brought_by(from, node->out_first), "");
-        sglir_id made = sglir_input(layout, (sgl_role)sglir_attr_int(from, node, "role"), name, &value->type);
+        sglir_named attrs[16];
+        int count = sglir_attrs_named(from, node, attrs);
+        sglir_id made = sglir_emit(layout, SGLIR_OP_INPUT, NULL, 0, attrs, count, NULL);
         SGLCORE_TRY(sglir_status(layout));
         layout->values.data[made].space = SGLIR_SPACE_STATE;
         layout->values.data[made].offset = value->offset;
@@ -168,7 +170,9 @@ void sgl_program_free(sgl_program *program)
     if (program->prepared) session->ops->release(session->device, program->prepared);
     free_space(program, SGLIR_SPACE_IO, program->io);
     free_space(program, SGLIR_SPACE_CONST, program->constants);
+    sglcore_free(env, program->parameters, (size_t)program->parameter_bytes);
     sglexec_profile_free(program->profile);
+    sglexec_trace_free(program->trace);
     sglexec_program_free(program->program);
     sglir_graph_free(program->placed);
     if (program->link.at) sglsession_link_out(&program->link);
@@ -211,6 +215,9 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
     if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
     SGLCORE_TRY(status);
     program->learns = learns(program->placed);
+    program->max_skips = own.max_skips;
+    if (sglir_input_find(program->placed, SGLPLAN_SCALE) != SGLIR_NONE)
+        SGLCORE_TRY(sglsession_keep_names(program, graph->ir));
     SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
     return session->ops->prepare(session->device, program->program, &program->prepared);
 }
@@ -269,9 +276,10 @@ sgl_status sglsession_ready_states(sgl_session *session)
         }
         session->ops->free(session->device, session->state, session->state_bytes);
     }
+    int64_t before = session->state_bytes;
     session->state = block;
     session->state_bytes = session->state_planned;
-    return SGL_OK;
+    return sglsession_begin_states(session, before);
 }
 
 static sgl_status ready_arena(sgl_session *session)
@@ -376,7 +384,9 @@ sgl_status sgl_step(sgl_program *program)
     }
     SGLCORE_TRY(sglsession_ready(program));
     void *const spaces[] = { NULL, session->arena, session->state, program->io, program->constants };
-    const sglexec_watch watch = { .stop = &session->vm->stop_now, .profile = program->profile };
+    const sglexec_watch watch = { .stop = &session->vm->stop_now,
+                                  .profile = program->profile,
+                                  .trace = program->trace };
     sgl_status status = sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared,
                                        program->program, spaces, &watch);
     if (status == SGL_OK) {
@@ -394,6 +404,14 @@ sgl_status sgl_program_profile(sgl_program *program, int on)
     sglexec_profile_free(program->profile);
     program->profile = NULL;
     return on ? sglexec_profile_new(program->program, &program->profile) : SGL_OK;
+}
+
+sgl_status sgl_program_trace(sgl_program *program, int on)
+{
+    if (!program) return SGL_INVALID_ARGUMENT;
+    sglexec_trace_free(program->trace);
+    program->trace = NULL;
+    return on ? sglexec_trace_new(program->program, &program->trace) : SGL_OK;
 }
 
 sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes)

@@ -63,7 +63,11 @@ struct sgl_program {
     void *prepared;
     void *io, *constants;     /* device blocks of program->space_bytes, NULL until first used */
     sglexec_profile *profile; /* NULL: not measured */
-    bool learns;              /* it updates parameters or states, not caches alone */
+    sglexec_trace *trace;     /* NULL: nobody looks at the numbers */
+    char *parameters; /* names in the order of the traced graph, each with its zero; NULL where no loss is scaled */
+    int64_t parameter_bytes;
+    int64_t max_skips;
+    bool learns; /* it updates parameters or states, not caches alone */
     int64_t steps_done;
 };
 
@@ -105,6 +109,8 @@ typedef struct sglsession_state {
     sgl_type type;
     int64_t offset, bytes; /* in the state block */
     const char *program;   /* that brought it */
+    bool made;             /* by a pass: it begins as `initial` throughout, and a checkpoint may lack it */
+    double initial;
 } sglsession_state;
 bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state);
 /* The program that brought the INPUT of a layout. */
@@ -114,6 +120,14 @@ bool sglsession_state_find(const sgl_session *session, const char *name, sglsess
  * the program needs to be fed and stepped. Does nothing when it is there. */
 sgl_status sglsession_ready_states(sgl_session *session);
 sgl_status sglsession_ready(sgl_program *program);
+/* Writes its initial value throughout a state that a pass has made. */
+sgl_status sglsession_begin_state(sgl_session *session, const sglsession_state *state);
+/* The same for all that lie from offset `before` on, where their place is new. */
+sgl_status sglsession_begin_states(sgl_session *session, int64_t before);
+/* Keeps the names of the traced graph's parameters with the program, which then watches its skipped steps. */
+sgl_status sglsession_keep_names(sgl_program *program, const sglir_graph *traced);
+/* LIMIT when the program has skipped as many steps one after another as its plan allows. */
+sgl_status sglsession_check_skips(sgl_program *program, int64_t step);
 /* What an interrupt asked for is done. */
 void sglsession_resume(sgl_vm *vm);
 /* Two handles of one call must be of one VM; the message, in the first one's, names the call and what is of another. */

@@ -32,6 +32,8 @@ static void fill(sglsession_state *state, const char *name, uint8_t role, const 
     memcpy(state->type.dims, type->dims, sizeof state->type.dims);
     state->offset = offset;
     state->bytes = sglir_bytes(type);
+    state->made = false;
+    state->initial = 0;
 }
 
 static void fill_input(sglsession_state *state, const sglir_graph *layout, const sglir_node *node)
@@ -40,6 +42,8 @@ static void fill_input(sglsession_state *state, const sglir_graph *layout, const
     fill(state, sglcore_string(layout->strings, input_name(layout, node)),
          (uint8_t)sglir_attr_int(layout, node, "role"), &value->type, value->offset);
     state->program = sglsession_brought_by(layout, node->out_first);
+    state->made = sglir_attr_int(layout, node, "made") != 0;
+    state->initial = sglir_attr_float(layout, node, "initial");
 }
 
 /* Members first, in the order of their sections, then the inputs that stand alone. */
@@ -137,6 +141,7 @@ sgl_status sgl_state_write(sgl_session *session, const char *name, const void *d
 typedef struct place {
     sgl_session *session;
     int64_t offset;
+    bool written;
 } place;
 
 static sgl_status read_place(void *user, int64_t offset, void *data, int64_t bytes)
@@ -148,6 +153,7 @@ static sgl_status read_place(void *user, int64_t offset, void *data, int64_t byt
 static sgl_status write_place(void *user, int64_t offset, const void *data, int64_t bytes)
 {
     place *p = user;
+    p->written = true;
     return p->session->ops->write(p->session->device, p->session->state, p->offset + offset, data, bytes);
 }
 
@@ -164,7 +170,7 @@ static sgl_status gather(sgl_session *session, bool parameters_only, saved *s)
     for (int64_t i = 0; sglsession_state_at(session, i, &state); i++) {
         if (state.role == SGL_CACHE || (parameters_only && state.role != SGL_PARAMETER)) continue;
         SGLCORE_TRY(sglcore_vec_push(env, &s->states, state));
-        SGLCORE_TRY(sglcore_vec_push(env, &s->places, (place){ session, state.offset }));
+        SGLCORE_TRY(sglcore_vec_push(env, &s->places, (place){ session, state.offset, false }));
     }
     return SGL_OK;
 }
@@ -244,6 +250,19 @@ static sgl_status save_locked(sgl_session *session, const char *dir, int64_t ste
     return status;
 }
 
+/* What passes made and the checkpoint lacks, as one that was saved under another plan does, begins anew. */
+static sgl_status begin_unwritten(sgl_session *session, const saved *s, const char *path)
+{
+    for (int64_t i = 0; i < s->states.count; i++) {
+        const sglsession_state *state = &s->states.data[i];
+        if (!state->made || s->places.data[i].written) continue;
+        SGLCORE_TRY(sglsession_begin_state(session, state));
+        sglcore_log(&session->vm->env, SGL_LOG_INFO, "%s: %s is not in it and begins as %g", path, state->name,
+                    state->initial);
+    }
+    return SGL_OK;
+}
+
 sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only)
 {
     SGLSESSION_NEEDS(session && path, session ? session->vm : NULL, "session or path is NULL");
@@ -259,6 +278,7 @@ sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int param
                                                      write_place });
     }
     if (status == SGL_OK) status = sglstore_checkpoint_load(env, path, targets.data, targets.count, parameters_only);
+    if (status == SGL_OK) status = begin_unwritten(session, &s, path);
     if (status == SGL_OK && !parameters_only) session->torn = false;
     sglcore_vec_free(env, &targets);
     scatter(session, &s);

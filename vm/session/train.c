@@ -270,7 +270,8 @@ static sgl_status one_step(trainer *t)
                                .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
                                .names = t->names,
                                .values = t->values };
-    return t->config->on_step ? t->config->on_step(t->config->user, &record) : SGL_OK;
+    if (t->config->on_step) SGLCORE_TRY(t->config->on_step(t->config->user, &record));
+    return sglsession_check_skips(train, t->step);
 }
 
 static bool due(int64_t step, int64_t every) { return every > 0 && step > 0 && step % every == 0; }

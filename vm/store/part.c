@@ -186,10 +186,16 @@ static sgl_status match_targets(sglcore_env *env, int part, const sglstore_targe
         bool found;
         if (targets[i].role != sglstore_parts[part].role) continue;
         SGLCORE_TRY(match_target(env, &targets[i], opened, &found));
-        if (!found && missing == NULL) missing = &targets[i];
+        if (!found && missing == NULL && !sglstore_is_made(targets[i].name)) missing = &targets[i];
     }
-    for (int64_t i = 0; i < entries && extra == NULL; i++)
-        if (opened->targets.data[i] == NULL) extra = sglstore_tensors_entry(opened->file, i, NULL, NULL, NULL);
+    for (int64_t i = 0; i < entries && extra == NULL; i++) {
+        const char *name = sglstore_tensors_entry(opened->file, i, NULL, NULL, NULL);
+        if (opened->targets.data[i] != NULL) continue;
+        if (sglstore_is_made(name))
+            sglcore_log(env, SGL_LOG_INFO, "%s: the program has no such state, and does without it", name);
+        else
+            extra = name;
+    }
     return missing == NULL && extra == NULL ? SGL_OK : tell_unmatched(env, part, missing, extra);
 }
 

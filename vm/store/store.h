@@ -71,8 +71,11 @@ sgl_status sglstore_checkpoint_save(sglcore_env *env, const char *dir, int64_t s
  * with no other one, the error names the newest. What was changed, cut off or taken away is an error and not passed over: a
  * run does not go on from an older state unasked. Data are not read here: sglstore_checkpoint_load does so. */
 sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **path, char **meta, int64_t *step);
+/* States that passes make for themselves, which a plan has and another has not: their names begin so. */
+static inline bool sglstore_is_made(const char *name) { return name[0] == '~'; }
 /* Checks names, dtypes, shapes, sizes and every tensor's hash against manifest and targets, then, only when all is
- * right, calls each target's write. Missing and extra entries are errors that name them. parameters_only: states in the
+ * right, calls each target's write. Missing and extra entries are errors that name them,
+ * but for those that passes make: these are told to the log. parameters_only: states in the
  * file are no error and are not read. */
 sgl_status sglstore_checkpoint_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
                                     bool parameters_only);

@@ -1,0 +1,84 @@
+#!/bin/sh
+# ctest: timeout 600
+# bf16 and fp16 learn what fp32 learns; fp16 shows its scale, resumes bit for bit, and takes up a run of fp32; a run whose
+# loss turns infinite ends with the parameter's name, and --trace-nan with the script's line.
+. "$ROOT/tests/e2e/common.sh"
+make_text 8000 text
+
+# learn NAME OPTION...: a hundred steps.
+learn() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    run 0 train "$LLAMA" $TINY --data text --steps 100 --out "$name" --log "$name.log" --quiet "$@"
+}
+learn fp32
+learn bf16 --set plan.precision=bf16
+learn fp16 --set plan.precision=fp16
+for kind in bf16 fp16; do
+    differ fp32/step-00000100/parameters.safetensors "$kind/step-00000100/parameters.safetensors"
+    fell="($(log loss "$kind.log" 1) - $(log loss "$kind.log" 100))"
+    holds "$fell > 0.97 * ($(log loss fp32.log 1) - $(log loss fp32.log 100))"
+done
+holds "$(log scale fp16.log 100) == 65536 && $(log skipped fp16.log 100) == 0"
+
+# The first scale is too large on purpose: some steps are skipped, within both halves the same ones.
+large='--set plan.precision=fp16 --set plan.scale=1073741824 --set plan.scale_growth_interval=8 --set plan.max_skips=50'
+# shellcheck disable=SC2086
+learn whole $large
+holds "$(log skipped whole.log 100) > 3 && $(log scale whole.log 100) < 1073741824"
+# shellcheck disable=SC2086
+learn half $large --stop-at 43
+run 0 train "$LLAMA" --out half --resume --log half.log --quiet
+steps_of whole.log >a
+steps_of half.log >b
+same a b
+same whole/step-00000100/states.safetensors half/step-00000100/states.safetensors
+
+# What was begun in fp32 goes on in fp16, with a scale of its own, and back.
+run 0 train "$LLAMA" --out fp32 --resume --log fp32.log --steps 104 --set plan.precision=fp16
+says err '~loss_scale.scale is not in it and begins as 65536'
+run 0 train "$LLAMA" --out fp32 --resume --log fp32.log --steps 108 --set plan.precision=bf16
+says err '~loss_scale.scale: the program has no such state'
+
+# ---- what is not finite ----
+cat >bad.lua <<'LUA'
+local sgl = require "sgl"
+local cfg = sgl.config { bad_at = 3, precision = "fp32" }
+local head = sgl.nn.linear(3, 1)
+local model = sgl.nn.module("model", { head = head }, function(x)
+  return head(x)
+end)
+return sgl.job {
+  model = model,
+  loss = function(batch)
+    local y = model(batch.x)
+    local ratio = y / batch.scale
+    return (ratio * ratio):sum()
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 2, 3 } }, scale = { dtype = "f32", dims = { 2, 1 } } },
+    next = function(cursor, is_eval)
+      if is_eval and cursor > 0 then return nil end
+      return { x = { 1, 2, 3, 4, 5, 6 }, scale = { 1, cursor + 1 >= cfg.bad_at and 0 or 1 } }
+    end,
+  },
+  optim = sgl.optim.sgd { lr = 1e-6 },
+  plan = sgl.plan { precision = cfg.precision, max_skips = 4 },
+  steps = 30,
+}
+LUA
+refused_with() {
+    wanted=$1
+    shift
+    run "$wanted" train bad.lua --out "$@"
+}
+refused_with 1 bad.a --set precision=fp16
+says err 'step 6: 4 steps in a row were skipped' 'in step 3, was that of head.weight' '--trace-nan'
+refused_with 3 bad.b --trace-nan
+says err 'bad.lua:11: ' 'div' 'gives f32[2,1] with 1 infinity of 2 numbers, the first at [1,0]; what went in: '
+says out 'step 2/30'
+says_not out 'step 3/30'
+refused_with 3 bad.c --trace-nan --set precision=fp16
+says err 'bad.lua:11: ' 'div'
+run 0 train bad.lua --out bad.d --trace-nan --steps 2
