@@ -2,8 +2,8 @@
 --   local shapes = require "shapes"
 --   data = shapes.data { image = 16, batch = 64, seed = 1 }
 -- It feeds images f32 [batch, image, image, 1] and labels i32 [batch]. One of ten shapes stands at a place, of a size,
--- of a brightness by chance, in noise. Images of an evaluation come from other seeds than those of the training: those are
--- never seen.
+-- of a brightness by chance, in noise. Images of an evaluation come from other seeds than those of the training, which
+-- never sees them.
 
 local sgl = require "sgl"
 local shapes = { classes = 10 }
