@@ -75,7 +75,7 @@ end
 local function counts_of(options, choice, present, dtype)
   local batch, length = ops.shape(choice, 0), ops.shape(choice, 1)
   local flat = ops.reshape(choice, batch, length * options.top_k)
-  local counts = ops.add_along(flat, ops.ones(ops.shape(flat), dtype), 1, options.experts)
+  local counts = ops.cast(ops.add_along(flat, ops.ones(ops.shape(flat), "i32"), 1, options.experts), dtype)
   local tokens = present and ops.sum(present, 1, true) or ops.broadcast(core.constant(length, dtype), batch, 1)
   return counts, tokens
 end
