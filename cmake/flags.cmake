@@ -3,7 +3,8 @@
 
 add_compile_definitions(_GNU_SOURCE)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes
-  -ffunction-sections -fdata-sections)
+  -ffunction-sections -fdata-sections
+  -ffp-contract=off) # a product and a sum are one fma only where the source says so (backend/cpu/isa/float_ops.h)
 add_link_options(-Wl,--gc-sections -Wl,--as-needed)
 
 if(SGL_WERROR)

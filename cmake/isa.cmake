@@ -2,7 +2,9 @@
 # variant with -DSGLCPU_ISA=<variant>, and pastes that name into its public names (sglcpu_avx2_..., by
 # token pasting). The rest of the backend sees SGLCPU_HAVE_<VARIANT>=1 for each variant that was built, and
 # chooses among them at start. Out: SGL_ISA_PARTS, the object libraries.
-# Odd invariant: the -O3 stands after the build type's level and wins, because kernels are vectorised in every build.
+# Odd invariants: no compiler brings a product and a sum together (-ffp-contract=off, cmake/flags.cmake): where an fma is
+# meant, the source says so, and a value has the same bits in whichever kernel, lane or tail it is computed. The -O3 stands
+# after the build type's level and wins, because kernels are vectorised in every build.
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
   set(SGL_ISA_VARIANTS base avx2 avx512)
@@ -27,7 +29,7 @@ foreach(variant IN LISTS SGL_ISA_VARIANTS)
     target_include_directories(sgl_isa_${variant} PRIVATE vm .)
     target_compile_definitions(sgl_isa_${variant} PRIVATE SGLCPU_ISA=${variant})
     target_compile_options(sgl_isa_${variant} PRIVATE ${SGL_ISA_FLAGS_${variant}}
-      -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast)
+      -O3 -fno-math-errno -fno-trapping-math)
     list(APPEND SGL_ISA_PARTS sgl_isa_${variant})
   endif()
 endforeach()

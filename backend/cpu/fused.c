@@ -3,6 +3,7 @@
  * In: a FUSED instruction. Out: a command. The workspace is bounded from the node alone, before any kernel is described:
  * each result of the region that is a reduction may be a sum over the columns or a total. */
 #include "backend/cpu/tile.h"
+#include "ir/domain.h"
 
 /* The node behind a region's result, movement of the sum left aside. */
 static const sglir_node *maker_behind(const sglir_graph *g, sglir_id value)
@@ -12,19 +13,6 @@ static const sglir_node *maker_behind(const sglir_graph *g, sglir_id value)
         maker = sglir_maker(g, sglir_arg(g, maker, 0));
     }
     return maker;
-}
-
-/* Whether the reduction leaves out its argument's last dim of more than one element: then it is a row's own. */
-static bool reduces_last(const sglir_graph *g, const sglir_node *reduction)
-{
-    const sglir_type *x = sglir_type_of(g, sglir_arg(g, reduction, 0));
-    int count, last = x->rank - 1;
-    const int64_t *axes = sglir_attr_ints(g, reduction, "axes", &count);
-    while (last > 0 && x->dims[last] == 1) last--;
-    for (int i = 0; i < count; i++) {
-        if ((axes[i] < 0 ? axes[i] + x->rank : axes[i]) == last) return true;
-    }
-    return false;
 }
 
 int64_t sglcpu_fused_workspace(const sglir_graph *g, const sglir_node *node)
@@ -40,7 +28,7 @@ int64_t sglcpu_fused_workspace(const sglir_graph *g, const sglir_node *node)
         int64_t kept = sglir_elements(sglir_type_of(g, region->results.data[i]));
         if (kept == 1)
             bytes += sglcpu_tile_workspace(all, 1, 1, 1);
-        else if (kept > 1 && !reduces_last(g, maker))
+        else if (kept > 1 && !sglir_reduces_last(g, maker))
             bytes += sglcpu_tile_workspace(all / kept, kept, 1, 0);
     }
     return bytes;

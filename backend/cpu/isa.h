@@ -10,7 +10,9 @@
 
 /* Elementwise: out[i] from a[i], b[i], c[i]; an argument that is "a number" is read once, from its first element. */
 typedef void (*sglcpu_map_fn)(void *out, const void *a, const void *b, const void *c, int64_t count);
-/* Folds `count` elements of a (or products a[i] b[i]) into *accumulator: a double for floats, an int64_t for integers. */
+/* Folds `count` elements of a (or products a[i] b[i], each rounded) into *accumulator: a double for floats, an int64_t for
+ * integers. Sums of floats go chunk by chunk: what is cut elsewhere than at a multiple of SGLCPU_CHUNK has other bits. */
+enum { SGLCPU_CHUNK = 512 };
 typedef void (*sglcpu_fold_fn)(void *accumulator, const void *a, const void *b, int64_t count);
 /* Folds `rows` rows of a, row_bytes apart, into accumulators[count], column by column: elements of a's dtype for floats
  * (near sums, of few rows), int64_t for integers. */

@@ -199,16 +199,12 @@ static bool is_reduced(int d, int rank, const int64_t *axes, int count)
     return false;
 }
 
-/* All reduced dims before all kept ones: sums over columns. */
-static bool reduces_outer(const sglexec_operand *x, const int64_t *axes, int count)
+/* The last dim of more than one element is kept: sums over columns, as a kernel of `fuse` has them or adds in their order. */
+static bool keeps_last(const sglexec_operand *x, const int64_t *axes, int count)
 {
-    bool kept = false;
-    for (int d = 0; d < x->rank; d++) {
-        bool reduced = is_reduced(d, x->rank, axes, count);
-        if (reduced && kept) return false;
-        kept |= !reduced;
-    }
-    return kept;
+    int last = x->rank - 1;
+    while (last > 0 && x->dims[last] == 1) last--;
+    return last >= 0 && !is_reduced(last, x->rank, axes, count);
 }
 
 static void make_reduction(maker *m)
@@ -217,7 +213,8 @@ static void make_reduction(maker *m)
     const int64_t *axes = sglexec_attr_ints(m->p->program, m->i, "axes", &count);
     int64_t strides[SGL_MAX_RANK];
     dense_strides(rank, m->x->dims, strides);
-    bool outer = reduces_outer(m->x, axes, count);
+    int64_t kept = sglcpu_elements(m->result);
+    bool outer = kept != 1 && keeps_last(m->x, axes, count);
     sglexec_step *load = add_step(m, SGLEXEC_LOAD, SGLEXEC_FULL, m->x->dtype);
     m->kernel->rank = rank;
     for (int reduced = 0; reduced < 2; reduced++) { /* the dims that become rows first */
@@ -228,7 +225,6 @@ static void make_reduction(maker *m)
         }
     }
     m->kernel->inner = outer ? rank - count : count;
-    int64_t kept = sglcpu_elements(m->result);
     sglexec_step_kind kind = outer ? SGLEXEC_COLUMN_SUM : kept == 1 ? SGLEXEC_TOTAL : SGLEXEC_REDUCE;
     if (kind == SGLEXEC_TOTAL) m->kernel->inner = rank > 0 ? 1 : 0;
     sglexec_form form = outer ? SGLEXEC_COL : kind == SGLEXEC_TOTAL ? SGLEXEC_ONE : SGLEXEC_ROW;
@@ -282,9 +278,10 @@ static sgl_status make_kernel(maker *m)
 {
     uint32_t flags = sglir_ops[m->i->op].flags;
     if (flags & SGLIR_GENERATOR) return make_generator(m);
-    if (flags & SGLIR_REDUCTION)
+    bool reduces = sglcpu_elements(m->x) != sglcpu_elements(m->result); /* extents of 1 go without arithmetic */
+    if ((flags & SGLIR_REDUCTION) && reduces)
         make_reduction(m);
-    else if (flags & SGLIR_MOVEMENT)
+    else if (flags & (SGLIR_MOVEMENT | SGLIR_REDUCTION))
         make_movement(m);
     else
         make_elementwise(m);

@@ -16,18 +16,17 @@ enum {
     SGLCPU_RESIDENT_BYTES = 192 * 1024, /* of all resident registers together */
     SGLCPU_TASK_ELEMENTS = 8192,        /* least work of a task */
     SGLCPU_MAX_TASKS = 128,             /* of a kernel */
-    SGLCPU_MAX_SUM_TASKS = 32,          /* where each task has partial column sums of its own */
-    SGLCPU_STRIP = 4096,                /* least width of a strip of columns, where rows are cut */
-    SGLCPU_NEAR_ROWS = 32               /* that near sums of columns take up, at least, before they go to the doubles */
+    SGLCPU_STRIP = 4096                 /* least width of a strip of columns, where rows are cut */
 };
 
-/* How a domain is cut into tasks: row_tasks blocks of rows times strips of columns. Depends on shapes alone. */
+/* How a domain is cut into tasks: row_tasks blocks of rows times strips of columns. Depends on shapes alone; blocks are of a
+ * multiple of row_unit rows, strips of whole chunks. */
 typedef struct sglcpu_split {
     int64_t rows, cols;
     int64_t row_block, row_tasks;
     int64_t strip, strips;
 } sglcpu_split;
-sglcpu_split sglcpu_split_of(int64_t rows, int64_t cols, bool whole_rows, bool sums);
+sglcpu_split sglcpu_split_of(int64_t rows, int64_t cols, bool whole_rows, int64_t row_unit);
 
 /* An index map over rows and columns, its dims merged as far as this map allows: element (r, c) lies at offset plus the
  * digits of r in outer_dims times outer_strides, plus those of c. */
@@ -97,7 +96,7 @@ typedef enum sglcpu_call_kind {
     SGLCPU_CALL_RANDOM,
     SGLCPU_CALL_FOLD,    /* accumulator of each row <- args[0] (and args[1]: products) */
     SGLCPU_CALL_COLUMNS, /* accumulators of the strip <- args[0] */
-    SGLCPU_CALL_TOTAL,   /* accumulator of the task <- args[0] */
+    SGLCPU_CALL_TOTAL,   /* accumulators of chunks <- args[0] (and args[1]: products) */
     SGLCPU_CALL_STORE    /* operand through path <- args[0] */
 } sglcpu_call_kind;
 
@@ -133,19 +132,23 @@ typedef struct sglcpu_phase {
 typedef struct sglcpu_sum {
     uint8_t fold, dtype;
     uint16_t slot;    /* of a row's sum */
-    int64_t place;    /* of accumulators: in scratch (rows), in the workspace (columns, totals) */
-    int64_t near;     /* of columns of floats: sums of the last rows, in scratch, in the dtype itself */
+    int64_t place;    /* of accumulators: in scratch (rows), in the workspace (columns: per block; totals: per chunk) */
+    int64_t near;     /* in scratch: near sums of columns, in the dtype; of totals: elements of a chunk */
     uint32_t operand; /* of columns and totals: where the result goes */
 } sglcpu_sum;
 
-/* Accumulators to their neutral element; folded one by one into others; made elements of the sum's dtype (tile_sum.c). */
+/* Rows that one sum per column takes up of `rows`, and where the near sums that are at `row` end (tile_sum.c). */
+int64_t sglcpu_sum_block(int64_t rows);
+int64_t sglcpu_near_end(int64_t row, int64_t rows);
+
+/* Accumulators to their neutral element; folded one by one into others, or all into one; made elements of the sum's dtype. */
 void sglcpu_start_sums(const sglcpu_sum *sum, char *accumulators, int64_t count);
 void sglcpu_join_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, const char *from, int64_t count);
+void sglcpu_total_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, char *into, const char *from, int64_t count);
 /* Near sums, neutral. */
 void sglcpu_start_near(const sglcpu_sum *sum, char *near, int64_t count);
 /* Held elements of the sum's dtype. */
-void sglcpu_finish_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, void *out, const void *accumulators,
-                        int64_t count);
+void sglcpu_finish_sums(const sglcpu_isa *isa, const sglcpu_sum *sum, void *out, void *accumulators, int64_t count);
 
 typedef struct sglcpu_tile {
     const sglexec_kernel *kernel;

@@ -9,29 +9,26 @@
 
 /* ---- cutting ------------------------------------------------------------------------------------------------ */
 
-sglcpu_split sglcpu_split_of(int64_t rows, int64_t cols, bool whole_rows, bool sums)
+sglcpu_split sglcpu_split_of(int64_t rows, int64_t cols, bool whole_rows, int64_t row_unit)
 {
     int64_t elements = rows * sglcpu_max(cols, 1);
     int64_t tasks = sglcpu_min(sglcpu_max(elements / SGLCPU_TASK_ELEMENTS, 1), SGLCPU_MAX_TASKS);
     sglcpu_split split = { .rows = rows, .cols = cols, .strip = cols, .strips = 1 };
     if (!whole_rows && cols > SGLCPU_STRIP) {
         int64_t strips = sglcpu_min(tasks, cols / SGLCPU_STRIP);
-        split.strip = sglcpu_round_up(sglcpu_ceil_div(cols, strips), 64);
+        split.strip = sglcpu_round_up(sglcpu_ceil_div(cols, strips), SGLCPU_CHUNK);
         split.strips = sglcpu_ceil_div(cols, split.strip);
         tasks = sglcpu_ceil_div(tasks, split.strips);
     }
-    if (sums) tasks = sglcpu_min(tasks, sglcpu_max(SGLCPU_MAX_SUM_TASKS / split.strips, 1));
-    split.row_block = sglcpu_max(sglcpu_ceil_div(rows, tasks), 1);
+    split.row_block = sglcpu_round_up(sglcpu_max(sglcpu_ceil_div(rows, tasks), 1), row_unit);
     split.row_tasks = sglcpu_max(sglcpu_ceil_div(rows, split.row_block), 1); /* one for what is there once */
     return split;
 }
 
-/* Totals: one number per task, and rounding makes at most twice the tasks wished for. */
 int64_t sglcpu_tile_workspace(int64_t rows, int64_t cols, int columns, int totals)
 {
-    sglcpu_split whole = sglcpu_split_of(rows, cols, true, true), cut = sglcpu_split_of(rows, cols, false, true);
-    int64_t row_tasks = sglcpu_max(whole.row_tasks, cut.row_tasks);
-    return columns * sglcpu_round_up(row_tasks * cols * 8, 64) + totals * 2 * SGLCPU_MAX_TASKS * 8;
+    int64_t blocks = sglcpu_ceil_div(rows, sglcpu_sum_block(rows)), chunks = sglcpu_ceil_div(rows * cols, SGLCPU_CHUNK);
+    return columns * sglcpu_round_up(blocks * cols * 8, 64) + totals * sglcpu_round_up(chunks * 8, 64);
 }
 
 /* ---- paths -------------------------------------------------------------------------------------------------- */

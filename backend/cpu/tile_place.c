@@ -214,15 +214,18 @@ static sgl_status list_moving(sglcpu_planner *pl, sglcpu_phase *phase)
 
 static void place_sums(sglcpu_tile *tile)
 {
+    int64_t cols = tile->split.cols, rows = tile->split.rows;
+    int64_t blocks = sglcpu_ceil_div(rows, sglcpu_sum_block(rows)), chunks = sglcpu_ceil_div(rows * cols, SGLCPU_CHUNK);
     for (int i = 0; i < tile->fold_count; i++) tile->folds[i].place = take_scratch(tile, 8 * tile->tile_rows);
     for (int i = 0; i < tile->column_count; i++) {
         tile->columns[i].near = take_scratch(tile, 8 * tile->split.strip);
         tile->columns[i].place = tile->work_bytes;
-        tile->work_bytes += sglcpu_round_up(tile->split.row_tasks * tile->split.cols * 8, 64);
+        tile->work_bytes += sglcpu_round_up(blocks * cols * 8, 64);
     }
     for (int i = 0; i < tile->total_count; i++) {
+        tile->totals[i].near = take_scratch(tile, 8 * SGLCPU_CHUNK);
         tile->totals[i].place = tile->work_bytes;
-        tile->work_bytes += sglcpu_round_up(tile->split.row_tasks * tile->split.strips * 8, 64);
+        tile->work_bytes += sglcpu_round_up(chunks * 8, 64);
     }
 }
 

@@ -39,44 +39,82 @@ static bool is_turned(const sglcpu_planner *pl, const sglexec_step *step)
 }
 
 enum {
-    TURNED_ROWS = 16,      /* of a tile: a line of memory holds as many floats */
-    MOST_SUMMED_ROWS = 128 /* of a tile, that near sums take up before they are rounded less */
+    TURNED_ROWS = 16,        /* of a tile: a line of memory holds as many floats */
+    MOST_TURNED_COLS = 1024, /* of a tile that must be of whole rows */
+    MOST_SUMMED_ROWS = 128   /* of a tile whose columns are summed */
 };
 
-static void choose_tiles(sglcpu_planner *pl)
+/* What the steps ask of tiles. */
+typedef struct needs {
+    bool whole_rows, reduces, sums, totals, turned, wide, halves;
+} needs;
+
+static needs find_needs(const sglcpu_planner *pl)
 {
-    sglcpu_tile *tile = pl->tile;
-    bool whole_rows = false, sums = false, turned = false, wide = false, reduces = false, halves = false;
+    needs n = { 0 };
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
-        reduces |= step->kind == SGLEXEC_REDUCE;
-        whole_rows |= step->kind == SGLEXEC_REDUCE || (step->kind == SGLEXEC_STORE && step->form == SGLEXEC_ROW);
-        sums |= step->kind == SGLEXEC_COLUMN_SUM;
-        turned |= is_turned(pl, step);
-        wide |= sglcpu_size(step->dtype) > 4;
-        halves |= step->kind == SGLEXEC_STORE && step->dtype == SGL_I4;
+        n.reduces |= step->kind == SGLEXEC_REDUCE;
+        n.whole_rows |= step->kind == SGLEXEC_REDUCE || (step->kind == SGLEXEC_STORE && step->form == SGLEXEC_ROW);
+        n.sums |= step->kind == SGLEXEC_COLUMN_SUM;
+        n.totals |= step->kind == SGLEXEC_TOTAL;
+        n.turned |= is_turned(pl, step);
+        n.wide |= sglcpu_size(step->dtype) > 4;
+        n.halves |= step->kind == SGLEXEC_STORE && step->dtype == SGL_I4;
     }
-    int64_t rows, cols, elements = SGLCPU_TILE_BYTES / (wide ? 8 : 4);
-    if (reduces || sums) elements *= 2; /* what runs once per tile's rows costs as much as a step over a short row */
+    return n;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y != 0) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Tasks hold whole blocks of column sums and whole chunks of totals, so that sums are added in one order (tile_sum.c). */
+static void choose_tasks(sglcpu_planner *pl, needs *n)
+{
+    sglcpu_tile *tile = pl->tile;
+    int64_t rows, cols, unit = 1;
     count_split(pl, &rows, &cols);
-    tile->split = sglcpu_split_of(rows, cols, whole_rows, sums);
-    if (halves) { /* two elements share a byte: one task, so that no two threads write to it */
+    if (n->sums) unit = sglcpu_sum_block(rows);
+    if (n->totals && rows > 1 && cols % SGLCPU_CHUNK != 0) { /* chunks go on from row to row */
+        n->whole_rows = true;
+        unit = common_multiple(unit, common_multiple(SGLCPU_CHUNK, sglcpu_max(cols, 1)) / sglcpu_max(cols, 1));
+    }
+    if (n->turned) unit = common_multiple(unit, TURNED_ROWS);
+    tile->split = sglcpu_split_of(rows, cols, n->whole_rows, unit);
+    if (n->halves) { /* two elements share a byte: one task, so that no two threads write to it */
         tile->split = (sglcpu_split){
             .rows = rows, .cols = cols, .row_block = sglcpu_max(rows, 1), .row_tasks = 1, .strip = cols, .strips = 1
         };
     }
-    int64_t strip = sglcpu_max(tile->split.strip, 1);
-    if (turned) {
+}
+
+static void choose_tiles(sglcpu_planner *pl)
+{
+    sglcpu_tile *tile = pl->tile;
+    needs n = find_needs(pl);
+    choose_tasks(pl, &n);
+    int64_t elements = SGLCPU_TILE_BYTES / (n.wide ? 8 : 4), strip = sglcpu_max(tile->split.strip, 1);
+    /* What runs once per tile's rows costs as much as a step over a short row. */
+    if (n.reduces || n.sums) elements *= 2;
+    /* A total is taken row by row, a row's sum chunk by chunk. */
+    if (n.turned && !(n.totals && strip > MOST_TURNED_COLS)) {
         tile->tile_rows = TURNED_ROWS;
-        tile->tile_cols = sglcpu_min(strip, elements / TURNED_ROWS);
-        tile->split.row_block = sglcpu_round_up(tile->split.row_block, TURNED_ROWS);
-        tile->split.row_tasks = sglcpu_max(sglcpu_ceil_div(rows, tile->split.row_block), 1);
+        tile->tile_cols = sglcpu_min(strip, n.totals ? strip : n.reduces ? SGLCPU_CHUNK : elements / TURNED_ROWS);
     } else if (strip <= elements) {
         tile->tile_cols = strip;
         tile->tile_rows = sglcpu_min(elements / strip, tile->split.row_block);
-        if (sums) tile->tile_rows = sglcpu_min(tile->tile_rows, MOST_SUMMED_ROWS);
+        if (n.sums) tile->tile_rows = sglcpu_min(tile->tile_rows, MOST_SUMMED_ROWS);
     } else {
-        tile->tile_cols = sglcpu_round_up(sglcpu_ceil_div(strip, sglcpu_ceil_div(strip, elements)), 16);
+        int64_t even = sglcpu_ceil_div(strip, sglcpu_ceil_div(strip, elements));
+        tile->tile_cols = sglcpu_round_up(even, n.reduces || n.totals ? SGLCPU_CHUNK : 16);
         tile->tile_rows = 1;
     }
 }

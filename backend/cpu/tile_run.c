@@ -1,8 +1,9 @@
 /* tile_run.c -- walks a fused kernel: tasks, in each its rows, in these the phases, in each of these the tiles.
  *
  * In: a plan and the addresses of a launch. Out: results stored. A task first makes what numbers and columns have one of,
- * then goes through its rows; column sums and totals go to places of the task's own in the workspace, and when all tasks
- * are done they are brought together in the order of the tasks. Odd invariant: nothing is allocated, nothing fails. */
+ * then goes through its rows; sums of blocks of columns and of chunks of totals go to places of their own in the workspace,
+ * and when all tasks are done they are brought together in order. Odd invariants: nothing is allocated, nothing fails; no
+ * element's or sum's bits depend on how the work was cut (tile_sum.c). */
 #include <string.h>
 
 #include "backend/cpu/tile.h"
@@ -15,7 +16,6 @@ typedef struct run {
     int64_t *row_bytes; /* by slot: from one row of the block to the next */
     sglcpu_block block;
     int64_t strip_first, task;
-    int64_t near_rows;  /* in near sums of columns */
     int64_t dense_cols; /* width for which the rows of tiles in scratch are set */
 } run;
 
@@ -172,32 +172,98 @@ static void run_generator(const run *r, const sglcpu_call *call)
     }
 }
 
-static void run_fold(const run *r, const sglcpu_call *call, char *accumulators, int64_t step)
+/* ---- sums --------------------------------------------------------------------------------------------------------- */
+
+static const sglcpu_float_ops *float_ops(const run *r, const sglcpu_sum *sum)
+{
+    int real = sglcpu_held_index((sgl_dtype)sum->dtype);
+    return real < 0 ? NULL : r->launch->isa->floats[real];
+}
+
+static void run_fold(const run *r, const sglcpu_call *call)
 {
     const char *a = r->at[call->args[0]], *b = call->arg_count > 1 ? r->at[call->args[1]] : NULL;
+    char *accumulators = r->scratch + r->tile->folds[call->sum].place;
     for (int64_t row = 0; row < r->block.rows; row++) {
-        call->fn.fold(accumulators, a, b, r->block.cols);
-        accumulators += step;
+        call->fn.fold(accumulators + 8 * row, a, b, r->block.cols);
         a += r->row_bytes[call->args[0]];
         if (b != NULL) b += r->row_bytes[call->args[1]];
     }
 }
 
-static char *column_sums(const run *r, const sglcpu_sum *sum, int64_t col)
+/* Elements first .. of the whole domain. A chunk that begins or ends elsewhere than this run waits until it is complete. */
+static void add_to_chunks(const run *r, const sglcpu_call *call, int64_t first, const char *a, const char *b,
+                          int64_t count)
 {
-    int64_t row_task = r->task / r->tile->split.strips;
-    return r->launch->work + sum->place + (row_task * r->tile->split.cols + col) * 8;
+    const sglcpu_sum *sum = &r->tile->totals[call->sum];
+    const sglcpu_float_ops *ops = float_ops(r, sum);
+    int64_t all = r->tile->split.rows * r->tile->split.cols, size = sglcpu_held_size((sgl_dtype)sum->dtype);
+    char *waiting = r->scratch + sum->near;
+    for (int64_t take; count > 0; count -= take, first += take) {
+        int64_t filled = first % SGLCPU_CHUNK;
+        take = sglcpu_min(SGLCPU_CHUNK - filled, count);
+        char *chunk = r->launch->work + sum->place + first / SGLCPU_CHUNK * 8;
+        bool full = filled + take == SGLCPU_CHUNK || first + take == all;
+        if (full) sglcpu_start_sums(sum, chunk, 1);
+        if (full && filled == 0) {
+            call->fn.fold(chunk, a, b, take);
+        } else {
+            if (b == NULL) {
+                memcpy(waiting + filled * size, a, (size_t)(take * size));
+            } else {
+                ops->two[SGLIR_OP_MUL][0](waiting + filled * size, a, b, NULL, take);
+            }
+            sglcpu_fold_fn fold = b == NULL ? call->fn.fold : ops->fold[SGLCPU_FOLD_SUM];
+            if (full) fold(chunk, waiting, NULL, filled + take);
+        }
+        a += take * size;
+        if (b != NULL) b += take * size;
+    }
 }
 
+static void run_total(const run *r, const sglcpu_call *call)
+{
+    const char *a = r->at[call->args[0]], *b = call->arg_count > 1 ? r->at[call->args[1]] : NULL;
+    int64_t rows = r->block.rows, count = r->block.cols, cols = r->tile->split.cols;
+    int64_t size = sglcpu_held_size((sgl_dtype)r->tile->totals[call->sum].dtype);
+    int64_t a_bytes = r->row_bytes[call->args[0]], b_bytes = b != NULL ? r->row_bytes[call->args[1]] : count * size;
+    if (rows > 1 && count == cols && a_bytes == count * size && b_bytes == count * size) {
+        count *= rows;
+        rows = 1;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        add_to_chunks(r, call, (r->block.row + row) * cols + r->block.col, a, b, count);
+        a += a_bytes;
+        if (b != NULL) b += b_bytes;
+    }
+}
+
+static char *column_sums(const run *r, const sglcpu_sum *sum, int64_t row, int64_t col)
+{
+    int64_t block = row / sglcpu_sum_block(r->tile->split.rows);
+    return r->launch->work + sum->place + (block * r->tile->split.cols + col) * 8;
+}
+
+/* Integers go to their block's sums, floats to near ones first, which are neutral again whenever they end. */
 static void run_columns(const run *r, const sglcpu_call *call)
 {
     const sglcpu_sum *sum = &r->tile->columns[call->sum];
-    int64_t size = sglcpu_held_size((sgl_dtype)sum->dtype);
-    char *out = sglcpu_held_index((sgl_dtype)sum->dtype) < 0
-                    ? column_sums(r, sum, r->block.col)
-                    : r->scratch + sum->near + (r->block.col - r->strip_first) * size;
-    call->fn.columns(out, r->at[call->args[0]], r->row_bytes[call->args[0]], r->block.rows, r->block.cols);
+    const sglcpu_float_ops *ops = float_ops(r, sum);
+    int64_t size = sglcpu_held_size((sgl_dtype)sum->dtype), row_bytes = r->row_bytes[call->args[0]];
+    int64_t row = r->block.row, end = row + r->block.rows, count = r->block.cols;
+    const char *a = r->at[call->args[0]];
+    while (row < end) {
+        int64_t stop = sglcpu_near_end(row, r->tile->split.rows), rows = sglcpu_min(stop, end) - row;
+        char *sums = column_sums(r, sum, row, r->block.col);
+        char *near = r->scratch + sum->near + (r->block.col - r->strip_first) * size;
+        call->fn.columns(ops == NULL ? sums : near, a, row_bytes, rows, count);
+        row += rows;
+        a += rows * row_bytes;
+        if (ops != NULL && row == stop) ops->spill[sum->fold]((double *)(void *)sums, near, count);
+    }
 }
+
+/* ---- calls on their way out --------------------------------------------------------------------------------------- */
 
 static void run_store(const run *r, const sglcpu_call *call)
 {
@@ -235,11 +301,9 @@ static void run_call(const run *r, const sglcpu_call *call)
     case SGLCPU_CALL_COUNTER:
     case SGLCPU_CALL_RANDOM: run_generator(r, call); return;
     case SGLCPU_CALL_SEGMENTS: run_segments(r, call); return;
-    case SGLCPU_CALL_FOLD: run_fold(r, call, r->scratch + r->tile->folds[call->sum].place, 8); return;
+    case SGLCPU_CALL_FOLD: run_fold(r, call); return;
     case SGLCPU_CALL_COLUMNS: run_columns(r, call); return;
-    case SGLCPU_CALL_TOTAL:
-        run_fold(r, call, r->launch->work + r->tile->totals[call->sum].place + r->task * 8, 0);
-        return;
+    case SGLCPU_CALL_TOTAL: run_total(r, call); return;
     case SGLCPU_CALL_STORE: run_store(r, call); return;
     default: return;
     }
@@ -362,32 +426,14 @@ static void run_phase(run *r, const sglcpu_phase *phase, int64_t strip_end)
     }
 }
 
-static void start_task_sums(const run *r, int64_t strip_end)
+static void start_task_sums(const run *r, int64_t row, int64_t row_end, int64_t strip_end)
 {
     const sglcpu_tile *tile = r->tile;
     for (int i = 0; i < tile->column_count; i++) {
         const sglcpu_sum *sum = &tile->columns[i];
-        sglcpu_start_sums(sum, column_sums(r, sum, r->strip_first), strip_end - r->strip_first);
+        for (int64_t first = row; first < row_end; first += sglcpu_sum_block(tile->split.rows))
+            sglcpu_start_sums(sum, column_sums(r, sum, first, r->strip_first), strip_end - r->strip_first);
         sglcpu_start_near(sum, r->scratch + sum->near, strip_end - r->strip_first);
-    }
-    for (int i = 0; i < tile->total_count; i++) {
-        sglcpu_start_sums(&tile->totals[i], r->launch->work + tile->totals[i].place + r->task * 8, 1);
-    }
-}
-
-/* Near sums of floats go to the doubles before they have taken up many rows, and when the task ends. */
-static void spill_columns(run *r, int64_t rows, bool last)
-{
-    r->near_rows += rows;
-    if (r->near_rows < SGLCPU_NEAR_ROWS && !last) return;
-    r->near_rows = 0;
-    int64_t count = sglcpu_min(r->strip_first + r->tile->split.strip, r->tile->split.cols) - r->strip_first;
-    for (int i = 0; i < r->tile->column_count; i++) {
-        const sglcpu_sum *sum = &r->tile->columns[i];
-        int real = sglcpu_held_index((sgl_dtype)sum->dtype);
-        if (real < 0) continue;
-        double *sums = (double *)(void *)column_sums(r, sum, r->strip_first);
-        r->launch->isa->floats[real]->spill[sum->fold](sums, r->scratch + sum->near, count);
     }
 }
 
@@ -420,20 +466,19 @@ static void run_task(void *context, int64_t task, int worker)
     r.at = (char **)(void *)scratch;
     r.row_bytes = (int64_t *)(void *)scratch + tile->slot_count;
     int64_t row_task = task / split->strips, strip = task % split->strips;
-    int64_t row_end = sglcpu_min((row_task + 1) * split->row_block, split->rows);
+    int64_t row_first = row_task * split->row_block, row_end = sglcpu_min(row_first + split->row_block, split->rows);
     r.strip_first = strip * split->strip;
     int64_t strip_end = sglcpu_min(r.strip_first + split->strip, split->cols);
     set_addresses(&r);
     r.block = (sglcpu_block){ .rows = 1, .cols = 1 };
     run_calls(&r, &tile->ones);
     make_columns(&r, strip_end - r.strip_first);
-    start_task_sums(&r, strip_end);
+    start_task_sums(&r, row_first, row_end, strip_end);
     if (row_task == 0) run_once(&r, strip_end);
-    for (int64_t row = row_task * split->row_block; row < row_end; row += tile->tile_rows) {
+    for (int64_t row = row_first; row < row_end; row += tile->tile_rows) {
         r.block = (sglcpu_block){ .row = row, .rows = sglcpu_min(tile->tile_rows, row_end - row) };
         for (int q = 0; q < tile->phase_count; q++) run_phase(&r, &tile->phases[q], strip_end);
         run_rows(&r, &tile->last);
-        spill_columns(&r, tile->tile_rows, row + tile->tile_rows >= row_end);
     }
 }
 
@@ -460,10 +505,9 @@ static void join_columns(void *context, int64_t task, int worker)
     int64_t first = task % per_sum * JOIN_COLUMNS, count = sglcpu_min(JOIN_COLUMNS, cols - first);
     _Alignas(64) char joined[JOIN_COLUMNS * 8];
     sglcpu_start_sums(sum, joined, count);
-    for (int64_t row_task = 0; row_task < tile->split.row_tasks; row_task++) {
-        sglcpu_join_sums(j->launch->isa, sum, joined, j->launch->work + sum->place + (row_task * cols + first) * 8,
-                         count);
-    }
+    int64_t blocks = sglcpu_ceil_div(tile->split.rows, sglcpu_sum_block(tile->split.rows));
+    for (int64_t block = 0; block < blocks; block++)
+        sglcpu_join_sums(j->launch->isa, sum, joined, j->launch->work + sum->place + (block * cols + first) * 8, count);
     store_sums(j, sum, first, joined, count);
 }
 
@@ -471,11 +515,10 @@ static void join_totals(const job *j)
 {
     for (int i = 0; i < j->tile->total_count; i++) {
         const sglcpu_sum *sum = &j->tile->totals[i];
-        int64_t tasks = j->tile->split.row_tasks * j->tile->split.strips;
+        int64_t chunks = sglcpu_ceil_div(j->tile->split.rows * j->tile->split.cols, SGLCPU_CHUNK);
         _Alignas(8) char joined[8];
         sglcpu_start_sums(sum, joined, 1);
-        for (int64_t t = 0; t < tasks; t++)
-            sglcpu_join_sums(j->launch->isa, sum, joined, j->launch->work + sum->place + t * 8, 1);
+        sglcpu_total_sums(j->launch->isa, sum, joined, j->launch->work + sum->place, chunks);
         store_sums(j, sum, 0, joined, 1);
     }
 }

@@ -9,7 +9,9 @@
  *    per row), COL (one per column), ONE (a single number). Reductions over exactly the inner dims make ROW of FULL, and
  *    may be used by further elementwise nodes; reductions over exactly the outer dims (column sums) or over all dims
  *    (totals) may only be results of the region. Broadcasts make FULL of ROW, COL and ONE. With rows = 1 a reduction
- *    over all dims whose result is used further is a row reduction.
+ *    over all dims whose result is used further is a row reduction. A sum of floats that is no total is a row's where its
+ *    node leaves out its argument's last dimension (extents of 1 aside), else a column sum, and its elements stand in the
+ *    domain in its argument's order.
  *  - Movement (transpose, slice, broadcast, reshape) of a parameter before any arithmetic becomes the index map of its
  *    load. A reshape between FULL forms is free. A transpose (with reshapes) after the arithmetic, on the way to a FULL
  *    or ROW result, becomes the map of the store. PACK of parameters becomes one load in pieces, of a 1-D domain
@@ -22,6 +24,12 @@
  * REDUCE, a sum, and of a STORE. A step of form ONE costs nothing per element: it is to be evaluated once per tile at
  * most. With rows = 1 there are no COL registers; with a domain of one element all registers are ONE. ACCUMULATE stands
  * here as ADD; STOP_GRADIENT and reductions over extents of 1 as no step at all.
+ *
+ * What a backend owes: **a value has the same bits wherever it is computed** (any NaN counting as the same), however nodes are
+ * grouped into kernels, cloned or not, whatever the tile, thread, lane or tail that it falls in. So no product and sum of
+ * two nodes become one fma, no step is computed wider than its dtype says, and the order in which a sum of floats is added
+ * depends on its node alone: the extents that it reduces, and whether its last dimension is among them. The derivative
+ * of a maximum rests on this: it compares elements, computed anew, with the maximum that another kernel found.
  *
  * Odd invariant: all stores happen in the last phase, after every load of the same row, so that a result may take the
  * place of an argument that is loaded with the identity map. */

@@ -89,6 +89,9 @@ typedef struct sglir_domain {
     int64_t count;
 } sglir_domain;
 
+/* Whether the reduction leaves out its argument's last dimension of more than one element (of one element: its last). */
+bool sglir_reduces_last(const sglir_graph *g, const sglir_node *reduction);
+
 /* What finish may choose. */
 typedef struct sglir_domain_rule {
     int64_t cols; /* the inner dims that are given: the product of those that are not 0; -1: chosen by the reductions */

@@ -104,9 +104,21 @@ static uint32_t reduced_axes(const sglir_domain *d, const sglir_domain_value *re
     return d->values.data[result->argument].shape & ~result->shape;
 }
 
+bool sglir_reduces_last(const sglir_graph *g, const sglir_node *reduction)
+{
+    const sglir_type *x = sglir_type_of(g, sglir_arg(g, reduction, 0));
+    int count, last = x->rank - 1;
+    const int64_t *axes = sglir_attr_ints(g, reduction, "axes", &count);
+    while (last > 0 && x->dims[last] == 1) last--;
+    for (int i = 0; i < count; i++) {
+        if ((axes[i] < 0 ? axes[i] + x->rank : axes[i]) == last) return true;
+    }
+    return false;
+}
+
 /* Row reductions whose results are used on decide; then whichever else would like to. */
-static bool choose_split(sglir_domain *d, const sglir_id *results, int64_t count, const sglir_domain_value *order,
-                         const uint32_t *atoms, const sglir_domain_rule *rule, split *s)
+static bool choose_split(sglir_domain *d, const sglir_id *results, int64_t count, const uint32_t *atoms,
+                         const sglir_domain_rule *rule, split *s)
 {
     for (int64_t i = 0; i < d->reductions.count; i++) {
         const sglir_domain_value *result = &d->values.data[d->reductions.data[i]];
@@ -119,12 +131,11 @@ static bool choose_split(sglir_domain *d, const sglir_id *results, int64_t count
         s->inner = gone;
         s->decided = true;
     }
-    sglir_leaf leaves[SGLIR_LEAVES];
-    int last = sglir_domain_leaves(d, order, -1, leaves) - 1;
     for (int64_t i = 0; i < d->reductions.count && !s->decided; i++) {
-        uint32_t gone = reduced_axes(d, &d->values.data[d->reductions.data[i]]);
+        const sglir_domain_value *result = &d->values.data[d->reductions.data[i]];
+        uint32_t gone = reduced_axes(d, result);
         if (gone == s->all) continue;
-        s->inner = gone >> d->atoms.data[leaves[last].atom].axis & 1 ? gone : s->all & ~gone;
+        s->inner = sglir_reduces_last(d->g, sglir_node_at(d->g, node_of(d, result))) ? gone : s->all & ~gone;
         s->decided = true;
     }
     for (int64_t i = 0; i < count && !s->decided; i++) { /* a result per row */
@@ -137,6 +148,14 @@ static bool choose_split(sglir_domain *d, const sglir_id *results, int64_t count
     return true;
 }
 
+static bool sums_floats(const sglir_domain *d, const sglir_domain_value *result)
+{
+    return sglir_node_at(d->g, node_of(d, result))->op == SGLIR_OP_REDUCE_SUM &&
+           sglcore_dtype_is_float((sgl_dtype)sglir_type_of(d->g, result->value)->dtype);
+}
+
+/* The form of a reduction in its kernel. A sum of floats takes none but that of its own node, so that its elements are
+ * added in the same order wherever it stands. */
 static bool settle_reductions(sglir_domain *d, const split *s)
 {
     for (int64_t i = 0; i < d->reductions.count; i++) {
@@ -144,10 +163,16 @@ static bool settle_reductions(sglir_domain *d, const split *s)
         uint32_t gone = reduced_axes(d, result);
         if (result->used && gone != s->inner)
             return sglir_domain_refuse(d, node_of(d, result), "it is used, but does not reduce the rows of its kernel");
+        bool last = sglir_reduces_last(d->g, sglir_node_at(d->g, node_of(d, result)));
         if (gone == s->all && !result->used) {
             result->reduction = SGLIR_REDUCES_ALL;
         } else if (gone == s->inner) {
+            if (gone != s->all && !last && sums_floats(d, result))
+                return sglir_domain_refuse(d, node_of(d, result),
+                                           "it sums columns, but they are the rows of its kernel");
             result->reduction = SGLIR_REDUCES_ROW;
+        } else if (last) {
+            return sglir_domain_refuse(d, node_of(d, result), "it reduces rows, but they are no rows of its kernel");
         } else if (gone == (s->all & ~s->inner)) {
             result->reduction = SGLIR_REDUCES_ROWS_AWAY;
         } else {
@@ -252,6 +277,24 @@ static bool check_sources(sglir_domain *d)
     return true;
 }
 
+/* The elements of a sum of floats stand in the domain in the order in which its argument has them. */
+static bool check_sums(sglir_domain *d)
+{
+    for (int64_t i = 0; i < d->reductions.count; i++) {
+        const sglir_domain_value *result = &d->values.data[d->reductions.data[i]];
+        int axes[SGLIR_DOMAIN_AXES], last = -1;
+        int count = sglir_domain_order(d, &d->values.data[result->argument], -1, axes);
+        for (int k = 0; k < count && sums_floats(d, result); k++) {
+            if (result->shape >> axes[k] & 1) continue;
+            if (axes[k] < last)
+                return sglir_domain_refuse(d, node_of(d, result),
+                                           "it sums elements that its kernel has in another order");
+            last = axes[k];
+        }
+    }
+    return true;
+}
+
 /* Where no computation runs over the whole domain, a result alone tells the order of the domain, so it must be in it. */
 static bool check_order(sglir_domain *d, const sglir_domain_value *order)
 {
@@ -297,7 +340,7 @@ static bool draw_split(sglir_domain *d, const sglir_id *results, int64_t count, 
         if (d->values.data[result->argument].shape != s->all)
             return sglir_domain_refuse(d, node_of(d, result), "it reduces a part of the domain");
     }
-    if (!choose_split(d, results, count, order, atoms, rule, s)) return false;
+    if (!choose_split(d, results, count, atoms, rule, s)) return false;
     d->free = !s->decided;
     if (d->free) {
         s->inner = s->all;
@@ -327,7 +370,7 @@ bool sglir_domain_finish(sglir_domain *d, const sglir_id *results, int64_t count
     for (int64_t i = 0; i < d->values.count; i++) reach(d, &d->values.data[i]);
     for (int64_t i = 0; i < d->values.count; i++)
         d->values.data[i].form = (uint8_t)sglir_domain_form(d, &d->values.data[i], (1u << d->outer) - 1);
-    if (!check_sources(d) || !check_order(d, order)) return false;
+    if (!check_sources(d) || !check_sums(d) || !check_order(d, order)) return false;
     for (int64_t i = 0; i < count; i++) {
         if (!check_result(d, sglir_domain_find(d, results[i]))) return false;
     }

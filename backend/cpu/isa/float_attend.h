@@ -63,7 +63,7 @@ static void softmax_block(void *scores_, int64_t ld, int64_t keys, int64_t cols,
             odd += AT(scores + (key + 1) * ld + q);
         }
         if (key < keys) even += AT(scores + key * ld + q);
-        PUT(sum + q) = AT(sum + q) * AT(rescale + q) + (even + odd);
+        PUT(sum + q) = FMA_VEC(AT(sum + q), AT(rescale + q), even + odd);
     }
 }
 

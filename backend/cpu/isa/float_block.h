@@ -11,15 +11,6 @@
 #endif
 enum { BLOCK_COLS = 2 * LANES };
 
-/* The compiler's own contraction would do; said aloud because tails must round like tiles. */
-#if SGLCPU_VMATH_HAS_FMA && REAL_IS_F32
-#define FMA_ONE(a, b, c) __builtin_fmaf((a), (b), (c))
-#elif SGLCPU_VMATH_HAS_FMA
-#define FMA_ONE(a, b, c) __builtin_fma((a), (b), (c))
-#else
-#define FMA_ONE(a, b, c) ((a) * (b) + (c))
-#endif
-
 /* `rows` is a constant where this is inlined, so that all sums are registers. */
 static inline __attribute__((always_inline)) void block_tile(REAL *c, int64_t ldc, const REAL *a, int64_t a_row,
                                                              int64_t a_col, const REAL *b, int64_t ldb, int64_t k,
@@ -39,8 +30,8 @@ static inline __attribute__((always_inline)) void block_tile(REAL *c, int64_t ld
         _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) right[v] = AT(b + at * ldb + v * LANES);
         _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++)
         {
-            const REAL left = a[r * a_row + at * a_col];
-            _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) sums[r][v] += left * right[v];
+            const vec left = SPREAD_VEC(a[r * a_row + at * a_col]);
+            _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) sums[r][v] = FMA_VEC(left, right[v], sums[r][v]);
         }
     }
     _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++)

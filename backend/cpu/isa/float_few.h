@@ -15,7 +15,8 @@
             _Pragma("GCC unroll 8") for (int j = 0; j < WIDTH; j++)                                                    \
             {                                                                                                          \
                 const vec right = AT(b + j * ldb + at);                                                                \
-                _Pragma("GCC unroll 8") for (int r = 0; r < ROWS; r++) sums[r][j] += AT(x + r * ldx + at) * right;     \
+                _Pragma("GCC unroll 8") for (int r = 0; r < ROWS; r++) sums[r][j] =                                    \
+                    FMA_VEC(AT(x + r * ldx + at), right, sums[r][j]);                                                  \
             }                                                                                                          \
         }                                                                                                              \
         for (int r = 0; r < ROWS; r++) {                                                                               \
@@ -64,12 +65,12 @@ static void sums_of_row(REAL *y, const REAL *x, const REAL *b, int64_t ldb, int6
     for (; at + 4 <= k; at += 4) {
         const REAL *b0 = b + at * ldb, *b1 = b0 + ldb, *b2 = b1 + ldb, *b3 = b2 + ldb;
         const REAL x0 = x[at], x1 = x[at + 1], x2 = x[at + 2], x3 = x[at + 3];
-        SGLCPU_LOOP y[i] += (x0 * b0[i] + x1 * b1[i]) + (x2 * b2[i] + x3 * b3[i]);
+        SGLCPU_LOOP y[i] += FMA_ONE(x0, b0[i], x1 * b1[i]) + FMA_ONE(x2, b2[i], x3 * b3[i]);
     }
     for (; at < k; at++) {
         const REAL *b0 = b + at * ldb;
         const REAL x0 = x[at];
-        SGLCPU_LOOP y[i] += x0 * b0[i];
+        SGLCPU_LOOP y[i] = FMA_ONE(x0, b0[i], y[i]);
     }
 }
 

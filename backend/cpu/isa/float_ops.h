@@ -2,8 +2,9 @@
  *
  * In: REAL (float or double), REAL_NAME(x) (x_f32), REAL_IS_F32; included once by ops_f32.c and ops_f64.c. Out: the table
  * SGLCPU_NAME(ops_f32) or ..f64. Sums, columns and rows stand in float_rows.h, products of few rows in float_few.h.
- * Odd invariant: the build contracts a * b + c into one fma where the machine has it (-ffp-contract=fast), so the pairs
- * below are what their names say and no slower than written by hand. */
+ * Odd invariant: a value has the same bits in whichever loop, lane or tail it is computed. The build contracts nothing
+ * (-ffp-contract=off); inside of one op FMA_ONE and FMA_VEC say where an fma stands; a pair rounds twice, as its two ops do
+ * apart. */
 #include <string.h>
 
 #include "backend/cpu/isa/loop.h"
@@ -23,6 +24,14 @@
 #define SQRT __builtin_sqrt
 #define ABS __builtin_fabs
 #define ROUND __builtin_rint
+#endif
+/* a b + c: one rounding where the variant has an fma, two where it has not. */
+#if SGLCPU_VMATH_HAS_FMA && REAL_IS_F32
+#define FMA_ONE(a, b, c) __builtin_fmaf((a), (b), (c))
+#elif SGLCPU_VMATH_HAS_FMA
+#define FMA_ONE(a, b, c) __builtin_fma((a), (b), (c))
+#else
+#define FMA_ONE(a, b, c) ((a) * (b) + (c))
 #endif
 #define SIGNATURE void *out_, const void *a_, const void *b_, const void *c_, int64_t count
 #define UNUSED(x) (void)(x)
@@ -51,22 +60,22 @@ static inline __attribute__((always_inline)) REAL gelu_exact_of(REAL x)
 static inline __attribute__((always_inline)) REAL gelu_grad_exact_of(REAL x)
 {
     const REAL density = R(0.39894228040143267794) * CORE(exp)(R(-0.5) * x * x);
-    return R(0.5) * (R(1.0) + CORE(erf)(x * R(0.70710678118654752440))) + x * density;
+    return FMA_ONE(x, density, R(0.5) * (R(1.0) + CORE(erf)(x * R(0.70710678118654752440))));
 }
 
 /* gelu(x) = x s, s = sigmoid(u), u = sqrt(8/pi) (x + 0.044715 x^3); so gelu' = s + x s (1 - s) u'. */
 static inline __attribute__((always_inline)) REAL gelu_grad_of(REAL x)
 {
     const REAL square = x * x;
-    const REAL s = CORE(sigmoid)(x * (R(1.5957691216057308) + R(0.071354816272600898) * square));
-    const REAL slope = R(1.5957691216057308) + R(0.21406444881780269) * square;
-    return s + x * s * (R(1.0) - s) * slope;
+    const REAL s = CORE(sigmoid)(x * FMA_ONE(square, R(0.071354816272600898), R(1.5957691216057308)));
+    const REAL slope = FMA_ONE(square, R(0.21406444881780269), R(1.5957691216057308));
+    return FMA_ONE(x * s * (R(1.0) - s), slope, s);
 }
 
 static inline __attribute__((always_inline)) REAL silu_grad_of(REAL x)
 {
     const REAL s = CORE(sigmoid)(x);
-    return s * (R(1.0) + x * (R(1.0) - s));
+    return s * FMA_ONE(x, R(1.0) - s, R(1.0));
 }
 
 ONE(neg, REAL, -x)
@@ -137,7 +146,7 @@ TWO(add, REAL, x + y)
 TWO(sub, REAL, x - y)
 TWO(mul, REAL, x *y)
 TWO(div, REAL, x / y)
-TWO(remainder, REAL, x - y * FLOOR(x / y))
+TWO(remainder, REAL, FMA_ONE(-y, FLOOR(x / y), x))
 TWO(pow, REAL, POWER(x, y))
 TWO(maximum, REAL, x > y || x != x ? x : y)
 TWO(minimum, REAL, x < y || x != x ? x : y)
@@ -170,7 +179,7 @@ SELECT_SHAPE(select_nv, b_number, c[i])
 SELECT_SHAPE(select_vn, b[i], c_number)
 SELECT_SHAPE(select_nn, b_number, c_number)
 
-/* out = (a first b) second c, for every mask of number arguments but those in which a and b both are. */
+/* out = (a first b) second c, each rounded, for every mask of number arguments but those in which a and b both are. */
 #define PAIR_SHAPE(name, X, Y, Z, EXPRESSION)                                                                          \
     static void name(SIGNATURE)                                                                                        \
     {                                                                                                                  \
