@@ -74,8 +74,40 @@ static void what_is_left_alone(void **state)
                  SGL_F32);
 }
 
+static void count_warning(void *user, sgl_log_level level, const char *message)
+{
+    *(int *)user += level == SGL_LOG_WARNING && strstr(message, "no loss is scaled") != NULL;
+}
+
+/* Gradients that no optimizer asked for are not scaled, and that is said. */
+static void unscaled_is_said(void **state)
+{
+    (void)state;
+    static const char graph[] = "graph \"a\" {\n%0 = input() {role=0, name=\"w\", dtype=f32, dims=[4,4]}\n"
+                                "%1 = matmul(%0, %0)\n%2 = reduce_sum(%1) {axes=[0,1]}\n%3 = grad(%2, %0)\n"
+                                "update \"w\" %3\n}\n";
+    static const uint8_t precisions[] = { SGL_BF16, SGL_F16 };
+    for (int i = 0; i < 2; i++) {
+        int warnings = 0;
+        sglcore_env env;
+        sglcore_env_init(&env, NULL, NULL, count_warning, &warnings);
+        sglplan plan;
+        sglplan_init(&plan);
+        plan.precision = precisions[i];
+        const sglpass_context context = { .env = &env, .plan = &plan };
+        sglir_graph *g, *after;
+        assert_int_equal(sglir_parse(&env, "case", graph, strlen(graph), &g), SGL_OK);
+        assert_int_equal(sglpass_precision(&context, g, &after), SGL_OK);
+        assert_true(sglir_input_find(after, SGLPLAN_SCALE) == SGLIR_NONE);
+        assert_int_equal(warnings, i);
+        sglir_graph_free(after);
+        sglir_graph_free(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_allocation), cmocka_unit_test(what_is_left_alone) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_allocation), cmocka_unit_test(what_is_left_alone),
+                                        cmocka_unit_test(unscaled_is_said) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,12 +26,21 @@ void sglpass_scale_begin(sglpass_narrowing *p)
 {
     const sglir_graph *g = p->rewrite.from;
     const sglir_region *top = &g->regions.data[0];
-    bool any = false;
+    bool any = false, derives = false;
     for (int64_t n = 0; n < top->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
+        derives = derives || node->op == SGLIR_OP_GRAD;
         any = any || (node->op == SGLIR_OP_GRAD && sglir_attr_int(g, node, "outer"));
     }
-    if (!any || p->narrow != SGL_F16) return;
+    if (p->narrow != SGL_F16 || !derives) return;
+    if (!any) {
+        sglcore_log(
+            p->env, SGL_LOG_WARNING,
+            "precision fp16: no gradient of the graph \"%s\" is marked `outer`, as an optimizer marks its own: no loss "
+            "is scaled, and small gradients are lost",
+            sglcore_string(g->strings, g->name));
+        return;
+    }
     sglir_set_origin(p->rewrite.to, "", 0, "", p->rewrite.pass);
     p->scale = read_state(p, SGLPLAN_SCALE, SGL_F32, (double)p->plan->scale);
     p->good = read_state(p, SGLPLAN_SCALE_GOOD, SGL_I64, 0);
