@@ -1,7 +1,8 @@
 /* decompose.c -- composites that the device does not run whole become primitives.
  *
  * In: a graph, and the plan's word on which composites are native. Out: a graph of primitives and native composites.
- * mean, matmul and linear always go: they are other names for a sum and a product, which every device has. Odd
+ * mean, matmul and linear always go: they are other names for a sum and a product, which every device has. So does an unpack
+ * some part of which begins within a byte (of i4): later passes take each unpack for views of its argument's bytes. Odd
  * invariant: a decomposition may hold composites itself, so rounds follow until one finds nothing to do. */
 #include "passes/pass.h"
 
@@ -18,6 +19,32 @@ static bool must_go(const sglplan *plan, sglir_op op)
 {
     if (sglir_compose_rule(op) == NULL) return false;
     return op == SGLIR_OP_MEAN || op == SGLIR_OP_MATMUL || op == SGLIR_OP_LINEAR || !plan->native[op];
+}
+
+/* Whether each part begins at a byte of its own. */
+static bool parts_have_bytes(const sglir_graph *g, const sglir_node *unpack)
+{
+    int64_t bits = 0;
+    for (uint32_t k = 0; k < unpack->out_count; k++) {
+        const sglir_type *part = sglir_type_of(g, unpack->out_first + k);
+        if (bits % 8 != 0) return false;
+        bits += sglir_elements(part) * sglcore_dtype_bits((sgl_dtype)part->dtype);
+    }
+    return true;
+}
+
+static void slice_parts(sglir_rewrite *rewrite, const sglir_node *unpack)
+{
+    sglir_graph *g = rewrite->to;
+    sglir_id whole = rewrite->map[sglir_arg(rewrite->from, unpack, 0)];
+    int64_t start = 0;
+    for (uint32_t k = 0; k < unpack->out_count; k++) {
+        const sglir_type *part = sglir_type_of(rewrite->from, unpack->out_first + k);
+        int64_t stop = start + sglir_elements(part);
+        sglir_id run = sglir_slice(g, whole, 0, start, stop);
+        rewrite->map[unpack->out_first + k] = sglir_reshape(g, run, part->rank, part->dims);
+        start = stop;
+    }
 }
 
 /* A decomposition that yields another type would be found late and far from here. */
@@ -41,6 +68,13 @@ static bool rule_decompose(sglir_rewrite *rewrite, sglir_id id)
     round_state *state = rewrite->user;
     sglir_graph *g = rewrite->to;
     const sglir_node *node = sglir_node_at(rewrite->from, id);
+    if (node->op == SGLIR_OP_UNPACK && !parts_have_bytes(rewrite->from, node)) {
+        int64_t before = g->nodes.count;
+        slice_parts(rewrite, node);
+        for (int64_t n = before; n < g->nodes.count; n++) g->nodes.data[n].epoch = node->epoch;
+        state->changed = true;
+        return true;
+    }
     if (!must_go(state->plan, (sglir_op)node->op)) return false;
     size_t bytes = node->arg_count * sizeof(sglir_id);
     sglir_id *args = sglcore_alloc(g->env, bytes);
