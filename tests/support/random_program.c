@@ -487,7 +487,7 @@ sglir_graph *random_program(sglcore_env *env, uint64_t seed, random_traits *trai
     *traits = (random_traits){ .smooth = d.smooth, .micro = 1, .steps = 1 + (int)draw(&d, 2) };
     if (one_in(&d, 4)) {
         d.batch = 4;
-        traits->micro = 2;
+        traits->micro = seed % 8 < 4 ? 2 : 4;
     }
     inputs(&d, parameters, &state, &counter);
     some_steps(&d, (d.smooth ? 8 : 12) + (int)draw(&d, d.smooth ? 20 : 50));
