@@ -104,9 +104,18 @@ static int core_check_dtype(lua_State *L)
     return 0;
 }
 
-/* () -> "file:line" of the script, or nil */
+/* () -> "file:line" of the script, or nil; (function) -> where the script has it */
 static int core_here(lua_State *L)
 {
+    if (lua_isfunction(L, 1)) {
+        lua_Debug function;
+        lua_pushvalue(L, 1);
+        lua_getinfo(L, ">S", &function);
+        if (function.linedefined <= 0 || sgldsl_is_stdlib(function.source)) return 0;
+        const char *file = function.source[0] == '@' ? function.source + 1 : function.short_src;
+        lua_pushfstring(L, "%s:%d", file, function.linedefined);
+        return 1;
+    }
     sgldsl_place place;
     sgldsl_where(L, 1, &place);
     if (place.line == 0) return 0;
@@ -182,6 +191,7 @@ int sgldsl_open_core(lua_State *L)
         { "emit", sgldsl_core_emit },
         { "constant", sgldsl_core_constant },
         { "grad", sgldsl_core_grad },
+        { "reaches", sgldsl_core_reaches },
         { "scope", sgldsl_core_scope },
         { "hash", core_hash },
         { "dtype", core_dtype },

@@ -233,6 +233,7 @@ function job.trace_train(self)
     local context = context_of(self, "train")
     trace.run(context, function()
       context.seed, context.step = scalar "seed", scalar "step"
+      context.here = core.here(self.loss or self.step)
       local batch = batch_of(self)
       if self.step then
         local shown = self.step(batch)

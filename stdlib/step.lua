@@ -23,24 +23,33 @@ local function collect(item, tensors)
     local what = "grad: %s is a %s; gradients are with respect to tensors, parameters, modules and lists of these"
     core.error(what:format(check.show(item), type(item)))
   end
-  local places = {}
-  for i, part in ipairs(parts) do places[i] = collect(part, tensors) end
+  local places, names = {}, {}
+  for name in pairs(parts) do names[#names + 1] = name end
+  table.sort(names, function(a, b)
+    if type(a) == "number" and type(b) == "number" then return a < b end
+    return tostring(a) < tostring(b)
+  end)
+  for _, name in ipairs(names) do places[name] = collect(parts[name], tensors) end
   return places
 end
 
 local function placed(places, gradients)
   if type(places) == "number" then return gradients[places] end
   local list = {}
-  for i, place in ipairs(places) do list[i] = placed(place, gradients) end
+  for name, place in pairs(places) do list[name] = placed(place, gradients) end
   return list
 end
 
 --- Gradients of a scalar. The result is as `wrt` is: of a tensor or parameter one gradient, of a module a list in the
---- order of its parameters(), of a list one of these for each of its members.
+--- order of its parameters(), of a list or a table by names one of these for each of its members.
 ---@param of sgl.tensor rank 0
 ---@param wrt sgl.tensor|sgl.parameter|sgl.module|table earlier values of the same trace
 ---@return sgl.tensor|table
 function step.grad(of, wrt)
+  if not core.is_tensor(of) then
+    local what = "grad: the first argument is a %s; gradients are of a tensor of rank 0%s"
+    core.error(what:format(type(of), type(of) == "table" and ", such as one field of the table" or ""))
+  end
   local tensors = {}
   local places = collect(wrt, tensors)
   return placed(places, core.grad(of, tensors))

@@ -24,6 +24,8 @@ local now
 ---@field buffers table<sgl.buffer, boolean> those that have a new value
 ---@field reported table<string, boolean> paths of layers that have logged
 ---@field owed table[] terms that layers want in the loss: { path, value }
+---@field terms table[] those of them that the loss has taken up
+---@field here string? the line of the loss function
 ---@field wanted_context integer? the context that the job asks for
 
 --- Runs fn(...) with `context` as the trace at hand; what an error leaves behind is undone by the next trace.
@@ -34,7 +36,7 @@ function trace.run(context, fn, ...)
   now = context
   context.path, context.ordinals, context.logs = "", {}, {}
   context.learnt, context.fed, context.counts = {}, {}, {}
-  context.buffers, context.owed, context.reported = {}, {}, {}
+  context.buffers, context.owed, context.reported, context.terms = {}, {}, {}, {}
   local function done(...)
     now = nil
     return ...
@@ -161,6 +163,7 @@ function trace.settle()
   local context = current("auxiliary_loss")
   local owed = context.owed
   context.owed = {}
+  table.move(owed, 1, #owed, #context.terms + 1, context.terms)
   return owed
 end
 

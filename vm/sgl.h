@@ -195,6 +195,8 @@ SGL_API sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *a
 
 /* Gradients of the scalar `of` with respect to each of `wrt`, which may be inputs or any earlier value. */
 SGL_API sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, sgl_value *gradients);
+/* Whether a gradient of `of` comes to any of `wrt` (1), or no way to them lets one pass (0): such a loss would teach nothing. */
+SGL_API sgl_status sgl_reaches(const sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, int *reached);
 
 /* Makes a graph of its own of what `values` need and of nothing else, no updates: fetches "value.0", "value.1", ... Where a
  * value is needed whose content the host has already, one of `known` (known_count may be 0), the feed "known.K" stands in its

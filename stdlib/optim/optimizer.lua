@@ -228,10 +228,25 @@ local function list_parameters(what)
   return list
 end
 
+-- A loss, or a term of it that a layer has declared, must depend on something that learns.
+local function check_reached(self, loss, tensors, context)
+  if not core.reaches(loss, tensors) then
+    core.error(("%s: the loss depends on none of the %d parameters that learn: nothing on the way from them lets a "
+      .. "gradient pass"):format(self.kind, #tensors), context.here)
+  end
+  for _, term in ipairs(context.terms) do
+    if not core.reaches(term.value, tensors) then
+      core.error(("%s: the auxiliary loss of '%s' depends on none of the parameters that learn"):format(self.kind,
+        term.path), context.here)
+    end
+  end
+end
+
 -- Sets p and g of each chunk, clipped, and returns the global norm.
-local function gather_gradients(self, list, loss, parameters)
+local function gather_gradients(self, list, loss, parameters, context)
   local tensors = {}
   for i, parameter in ipairs(parameters) do tensors[i] = parameter() end
+  check_reached(self, loss, tensors, context)
   local gradients = { core.emit("grad", { loss, table.unpack(tensors) }, { outer = true }) }
   local squares
   for _, chunk in ipairs(list) do
@@ -304,7 +319,7 @@ function Optimizer:minimize(loss, what)
   local context = trace.context()
   context.learnt[#context.learnt + 1] = { optimizer = self, parameters = listed }
   local list = chunks(self, parameters)
-  local norm = gather_gradients(self, list, loss, parameters)
+  local norm = gather_gradients(self, list, loss, parameters, context)
   local lr = rate_of(self, context)
   -- Where steps can be skipped (a plan of fp16), the rules count those that were not.
   local number = core.emit("update_number", { context.step })

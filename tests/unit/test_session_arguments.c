@@ -101,6 +101,11 @@ static void test_graphs_and_plans(void **state)
     REFUSED(sgl_grad, t.graph, t.value, NULL, 1, out);
     REFUSED(sgl_grad, t.graph, t.value, &t.value, 1, NULL);
     TELLS("grad: argument 0", sgl_grad, t.graph, SGL_NO_VALUE, &t.value, 1, out);
+    REFUSED(sgl_reaches, t.graph, t.value, &t.value, 0, &count);
+    REFUSED(sgl_reaches, t.graph, t.value, NULL, 1, &count);
+    REFUSED(sgl_reaches, t.graph, t.value, &t.value, 1, NULL);
+    REFUSED(sgl_reaches, t.graph, SGL_NO_VALUE, &t.value, 1, &count);
+    REFUSED(sgl_reaches, t.graph, t.value, &SGL_NO_VALUE, 1, &count);
     REFUSED(sgl_graph_extract, t.graph, NULL, 1, NULL, 0, &g);
     REFUSED(sgl_graph_extract, t.graph, &t.value, 0, NULL, 0, &g);
     REFUSED(sgl_graph_extract, t.graph, &t.value, 1, NULL, 1, &g);
@@ -124,6 +129,7 @@ static void test_graphs_and_plans(void **state)
     SILENT(sgl_input, NULL, SGL_FEED, "a", &four, out);
     SILENT(sgl_emit, NULL, "neg", &t.value, 1, NULL, 0, out, 4, &count);
     SILENT(sgl_grad, NULL, t.value, &t.value, 1, out);
+    SILENT(sgl_reaches, NULL, t.value, &t.value, 1, &count);
     SILENT(sgl_graph_extract, NULL, &t.value, 1, NULL, 0, &g);
     SILENT(sgl_value_type, NULL, t.value, &bad);
     SILENT(sgl_output_fetch, NULL, "a", t.value);

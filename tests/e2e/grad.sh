@@ -1,0 +1,81 @@
+#!/bin/sh
+# Derivatives in scripts: of one value by several at once, in the shape of the table that asks; of fields of a table that a
+# function returns; of derivatives; through stop_gradient. A loss that nothing learns from is refused at its line, a
+# parameter that none reaches is named.
+. "$ROOT/tests/e2e/common.sh"
+cat >grad.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local w = nn.parameter { 3, init = nn.init.constant(0.5) }
+local b = nn.parameter { init = nn.init.constant(0.25) }
+local model = nn.module("cubes", { w = w, b = b }, function(x) return { cubes = (w() * w() * w()):sum(), both = (w() * b() * x):sum() } end)
+local function step(batch)
+  local parts = model(batch.x)
+  local first = sgl.grad(parts.cubes, w)
+  local second = sgl.grad(first:sum(), w)
+  local third = sgl.grad((second * second):sum(), { w })[1]
+  local named = sgl.grad(parts.both, { by_w = w, list = { b, batch.x }, model = model })
+  local penalty = parts.both + named.by_w:square():sum()
+  local held = sgl.grad((w() * sgl.stop_gradient(w())):sum(), w)
+  sgl.update(w, w() + 0)
+  return {
+    first = first:sum(), second = second:sum(), third = third:sum(), by_w = named.by_w:sum(), by_b = named.list[1],
+    by_x = named.list[2]:sum(), of_model = named.model[2], penalty = sgl.grad(penalty, b), held = held:sum(),
+  }
+end
+return sgl.job {
+  model = model, step = step, steps = 1,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 3 } } }, next = function() return { x = { 1, 2, 5 } } end,
+  },
+}
+LUA
+run 0 train grad.lua --out out.run --log log
+[ ! -s err ] || fail "it complained"
+expect() { holds "$(log $1 log 1) == $2"; }
+expect first 2.25   # 3 w^2
+expect second 9     # 6 w
+expect third 108    # 2 * 6 w * 6
+expect by_w 2       # b x
+expect by_b 4       # w x
+expect by_x 0.375   # w b
+expect of_model 4
+expect penalty 19   # w x + 2 b x^2
+expect held 1.5
+
+refused_line() {
+    awk -v line="$1" -v code="$2" 'NR == line { print code; next } { print }' grad.lua >case.lua
+    line=$1
+    shift 2
+    refused 1 "case.lua:$line: " "$@" -- train case.lua --out nothing
+}
+refused_line 8 '  local first = sgl.grad(parts, w)' 'grad: the first argument is a table' 'one field of the table'
+refused_line 8 '  local first = sgl.grad(w(), w)' 'grad'
+refused_line 8 '  local first = sgl.grad(parts.cubes, { w, x = "w" })' "grad: 'w' is a string"
+
+# By an optimizer: a loss, and a term of it, that teaches nothing.
+cat >loss.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local w = nn.parameter { 3, init = nn.init.constant(0.5) }
+local idle = nn.parameter { 3, init = nn.init.constant(0.5) }
+local model = nn.module("line", { w = w, idle = idle }, function(x) return (x * w()):sum(-1) end)
+return sgl.job {
+  model = model, steps = 2, optim = sgl.optim.sgd { lr = 0.1 },
+  loss = function(batch)
+    return model(batch.x):square():mean()
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 2, 3 } } }, next = function() return { x = { 1, 2, 5, 0, 1, 1 } } end,
+  },
+}
+LUA
+run 0 train loss.lua --out loss.run
+[ "$(grep -c 'no gradient reaches parameter idle' err)" -eq 1 ] || fail "idle is not named once"
+says_not err 'parameter w'
+sed 's/model(batch.x):square/batch.x:square/' loss.lua >case.lua
+refused 1 'case.lua:8: sgd: the loss depends on none of the 2 parameters' -- train case.lua --out nothing
+sed 's/model(batch.x):square/sgl.stop_gradient(model(batch.x)):square/' loss.lua >case.lua
+refused 1 'case.lua:8: sgd: the loss depends on none of the 2 parameters' -- train case.lua --out nothing
+sed 's/model(batch.x):square/sgl.cast(sgl.cast(model(batch.x), "i32"), "f32"):square/' loss.lua >case.lua
+refused 1 'case.lua:8: sgd: the loss depends on none of the 2 parameters' -- train case.lua --out nothing
