@@ -5,6 +5,7 @@
 
 local core = require "sgl.core"
 local names_of = require "sgl.names"
+local trace = require "sgl.trace"
 local emit = core.emit
 
 ---@class sgl.tensor
@@ -210,7 +211,11 @@ end
 function ops.matmul(a, b) return emit("matmul", { a, b }) end
 
 --- x [..., in] weight [out, in] bias [out] -> [..., out]
-function ops.linear(x, weight, bias) return emit("linear", bias and { x, weight, bias } or { x, weight }) end
+function ops.linear(x, weight, bias)
+  local low = trace.low(weight) -- of sgl.lora: the two thin products in place of the whole weight's
+  local y = emit("linear", { x, low and low.weight or weight, bias })
+  return low and y + emit("linear", { emit("linear", { x, low.a }), low.b }) * low.scale or y
+end
 
 --- Rows of table [v, ...] at integer indices.
 function ops.gather(table, indices) return emit("gather", { table, indices }) end

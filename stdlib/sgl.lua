@@ -19,7 +19,9 @@ local sgl = {}
 
 local libraries = { nn = true, optim = true, data = true, models = true }
 
-local names = { "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom" }
+local names = {
+  "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom", "lora",
+}
 for op in pairs(ops) do names[#names + 1] = op end
 table.sort(names)
 
@@ -42,6 +44,7 @@ sgl.plan = require "sgl.plan"
 sgl.job = require("sgl.job").new
 
 sgl.custom = require "sgl.custom"
+sgl.lora = require "sgl.lora"
 sgl.grad, sgl.state, sgl.update = step.grad, step.state, step.update
 
 --- Shows a number beside the loss at every step, and in the log file.

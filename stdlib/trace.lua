@@ -25,6 +25,8 @@ local now
 ---@field reported table<string, boolean> paths of layers that have logged
 ---@field owed table[] terms that layers want in the loss: { path, value }
 ---@field terms table[] those of them that the loss has taken up
+---@field low table<sgl.tensor, table> by a weight with an adapter: { weight, a, b, scale }
+---@field whole table<sgl.tensor, sgl.tensor> the same weights by those without it
 ---@field here string? the line of the loss function
 ---@field wanted_context integer? the context that the job asks for
 
@@ -36,6 +38,7 @@ function trace.run(context, fn, ...)
   now = context
   context.path, context.ordinals, context.logs = "", {}, {}
   context.learnt, context.fed, context.counts = {}, {}, {}
+  context.low, context.whole = {}, {}
   context.buffers, context.owed, context.reported, context.terms = {}, {}, {}, {}
   local function done(...)
     now = nil
@@ -131,6 +134,24 @@ function trace.bound(where, indices, rows, ignore)
   end
   fed.below, fed.ignore = math.min(fed.below or rows, rows), ignore
 end
+
+--- `whole` is a weight with an adapter: low.weight + low.scale * low.b low.a.
+---@param whole sgl.tensor
+---@param low { weight: sgl.tensor, a: sgl.tensor, b: sgl.tensor, scale: number }
+function trace.adapt(whole, low)
+  local context = current("lora")
+  context.low[whole], context.whole[low.weight] = low, whole
+end
+
+--- What trace.adapt has said of the weight with the adapter, or nil.
+---@param whole sgl.tensor
+---@return { weight: sgl.tensor, a: sgl.tensor, b: sgl.tensor, scale: number }?
+function trace.low(whole) return now and now.low[whole] end
+
+--- The weight with its adapter by the one without it, where it was asked for before in this trace.
+---@param weight sgl.tensor
+---@return sgl.tensor?
+function trace.adapted(weight) return current("lora").whole[weight] end
 
 --- A loss is a mean over `count` targets.
 ---@param targets sgl.tensor

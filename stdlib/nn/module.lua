@@ -22,6 +22,8 @@ end
 ---@field init fun(dims: integer[], dtype: string, seed: sgl.tensor, id: integer): sgl.tensor
 ---@field path string?
 ---@field frozen boolean? nothing learns it
+---@field role string? of its input: "state" for what --init-from does not bring
+---@field adapted (fun(tensor: sgl.tensor): sgl.tensor)? its value with the adapter of sgl.lora
 ---@field is_table boolean? a row for each token, which muon leaves to adamw
 local Parameter = {}
 Parameter.__index = Parameter
@@ -31,11 +33,14 @@ function Parameter:__call()
     local shape = table.concat(self.dims, ", ")
     core.error(("parameter of shape {%s}: it belongs to no module of the job's model"):format(shape))
   end
-  local averages = trace.context().averages
+  local averages, tensor = trace.context().averages, nil
   if averages and averages[self.path] then
-    return core.input("state", averages[self.path], trace.dtype(), self.dims)
+    tensor = core.input("state", averages[self.path], trace.dtype(), self.dims)
+  else
+    tensor = core.input(self.role or "parameter", self.path, trace.dtype(), self.dims)
   end
-  return core.input("parameter", self.path, trace.dtype(), self.dims)
+  if not self.adapted or trace.mode() == "init" then return tensor end
+  return trace.adapted(tensor) or self.adapted(tensor)
 end
 
 function Parameter:__tostring()
