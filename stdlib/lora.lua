@@ -1,9 +1,9 @@
 --- sgl.lora: adapters of low rank in place of learning the weights themselves (Hu et al., arXiv:2106.09685).
----   W x  becomes  W x + alpha / rank * B (A x),  A normal, B zero: the first step computes what the model computed before
+---   W x  becomes  W x + alpha / rank * B (A x),  A normal, B zero: at first it computes what the model computed before
 --- Comes in: the whole model of a job and patterns of the weights to adapt. Goes out: the same model, everything in it
 --- frozen but for the adapters: "blocks.0.attn.wq.lora_a" [rank, in] and "blocks.0.attn.wq.lora_b" [out, rank].
---- Odd invariant: an adapter is a state of the session, no parameter, so that `--init-from` takes the parameters of a run
---- without adapters and leaves the adapters as they begin.
+--- Odd invariant: an adapter is a state of the session, no parameter, so that `--init-from` takes the parameters of a
+--- run without adapters and leaves the adapters as they begin.
 
 local base = require "sgl.nn.module"
 local check = require "sgl.check"

@@ -45,8 +45,10 @@ end
 ---@param options { lr: number|function, momentum: number?, nesterov: boolean?, newton_steps: integer?, muon_eps: number?, scale: "adamw"|"original"|nil, match: string|string[]|nil, beta1: number?, beta2: number?, eps: number?, lr_scale: table<string, number>?, weight_decay: number|table<string, number>|nil, clip: number?, decays: (fun(path: string, dims: integer[]): boolean)?, freeze: string|string[]|nil, ema: number?, name: string? } momentum 0.95, nesterov true, newton_steps 5, muon_eps 1e-7; beta1, beta2, eps: of AdamW; those of every optimizer: optim/init.lua
 ---@return sgl.optimizer
 return function(options)
-  local own = { momentum = "share?", nesterov = "flag?", newton_steps = "size?", muon_eps = "positive?", scale = "text?",
-    match = "any?", beta1 = "share?", beta2 = "share?", eps = "positive?" }
+  local own = {
+    momentum = "share?", nesterov = "flag?", newton_steps = "size?", muon_eps = "positive?", scale = "text?",
+    match = "any?", beta1 = "share?", beta2 = "share?", eps = "positive?",
+  }
   local set = type(options) == "table" and options.match ~= nil and paths.set("muon", "match", options.match) or nil
   local function takes(parameter, matched)
     if #parameter.dims ~= 2 then return false end

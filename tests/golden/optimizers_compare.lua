@@ -1,5 +1,6 @@
--- optimizers_compare.lua -- holds the log of a run against one kind of optimizers.json: every number of every step within
--- 1e-9. In: FILE.json KIND LOG. Out: status 0 and the largest relative distance, or the first number that is further off.
+-- optimizers_compare.lua -- holds the log of a run against one kind of optimizers.json: every number of every step
+-- within 1e-9. In: FILE.json KIND LOG. Out: status 0 and the largest relative distance, or the first number that is
+-- further off.
 local golden, kind, log = arg[1], arg[2], arg[3]
 
 local row
