@@ -54,6 +54,7 @@ typedef struct sgldsl_tensor {
 typedef struct sgldsl_frame {
     sgldsl_graph *graph; /* NULL: no trace */
     const char *scope;
+    int regions; /* of the graph that were open before it */
 } sgldsl_frame;
 
 typedef struct sgldsl_scratch {
@@ -235,6 +236,15 @@ int sgldsl_core_fetch(lua_State *L);
 int sgldsl_core_update(lua_State *L);
 int sgldsl_core_grad(lua_State *L);
 int sgldsl_core_reaches(lua_State *L);
+/* Dims of a type from the list at `index`; raises, naming what they are for. */
+void sgldsl_read_dims(lua_State *L, int index, const char *what, sgl_type *type);
+
+/* ---- region.c: loops and branches ------------------------------------------------------------------------------------------ */
+
+int sgldsl_core_regions(lua_State *L);
+int sgldsl_core_region(lua_State *L);
+int sgldsl_core_parameter(lua_State *L);
+int sgldsl_core_emit_regions(lua_State *L);
 
 /* ---- settings.c: --set and sgl.config ------------------------------------------------------------------------------------------ */
 

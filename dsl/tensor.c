@@ -120,7 +120,7 @@ static int refuse_comparison(lua_State *L, const char *sign, const char *op)
     return sgldsl_error(
         L,
         "'%s' of tensors has no answer while a graph is traced: use sgl.%s(a, b), which gives a bool tensor, "
-        "and sgl.select(condition, yes, no) in place of `if`",
+        "with sgl.select(condition, yes, no) or sgl.cond(p, yes, no) in place of `if`, sgl.while_loop of `while`",
         sign, op);
 }
 

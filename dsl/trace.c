@@ -27,7 +27,8 @@ void sgldsl_enter_frame(lua_State *L, sgldsl_graph *graph, const char *scope, in
     lua_rawseti(L, -2, job->depth + 1);
     lua_pop(L, 1);
     job->depth++;
-    job->frames[job->depth] = (sgldsl_frame){ .graph = graph, .scope = scope };
+    int regions = graph != NULL && graph->graph != NULL ? sgl_region_depth(graph->graph) : 0;
+    job->frames[job->depth] = (sgldsl_frame){ .graph = graph, .scope = scope, .regions = regions };
 }
 
 void sgldsl_leave_frames(lua_State *L, int depth)
@@ -37,6 +38,9 @@ void sgldsl_leave_frames(lua_State *L, int depth)
     luaL_checkstack(L, 2, NULL);
     lua_rawgeti(L, LUA_REGISTRYINDEX, job->frame_reference);
     for (; job->depth > depth; job->depth--) {
+        const sgldsl_frame *frame = &job->frames[job->depth];
+        if (frame->graph != NULL && frame->graph->graph != NULL)
+            sgl_region_abandon(frame->graph->graph, frame->regions); /* those that an error left open */
         lua_pushnil(L);
         lua_rawseti(L, -2, job->depth);
     }
@@ -164,7 +168,7 @@ static sgl_role read_role(lua_State *L, int index)
     return SGL_FEED;
 }
 
-static void read_dims(lua_State *L, int index, const char *name, sgl_type *type)
+void sgldsl_read_dims(lua_State *L, int index, const char *name, sgl_type *type)
 {
     if (lua_type(L, index) != LUA_TTABLE) sgldsl_error(L, "input '%s': the dims must be a list of integers", name);
     lua_Unsigned rank = lua_rawlen(L, index);
@@ -209,7 +213,7 @@ int sgldsl_core_input(lua_State *L)
     sgl_role role = read_role(L, 1);
     const char *name = sgldsl_name(L, 2, "input");
     sgl_type type = { .dtype = sgldsl_dtype_argument(L, 3, name) };
-    read_dims(L, 4, name, &type);
+    sgldsl_read_dims(L, 4, name, &type);
     sgldsl_graph *graph = sgldsl_tracing(L, name);
     lua_rawgeti(L, LUA_REGISTRYINDEX, graph->job->living_reference);
     lua_rawgeti(L, -1, graph->serial);

@@ -20,7 +20,8 @@ local sgl = {}
 local libraries = { nn = true, optim = true, data = true, models = true }
 
 local names = {
-  "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom", "lora",
+  "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom", "scan",
+  "while_loop", "cond", "lora",
 }
 for op in pairs(ops) do names[#names + 1] = op end
 table.sort(names)
@@ -46,6 +47,9 @@ sgl.job = require("sgl.job").new
 sgl.custom = require "sgl.custom"
 sgl.lora = require "sgl.lora"
 sgl.grad, sgl.state, sgl.update = step.grad, step.state, step.update
+
+local control = require "sgl.control"
+sgl.scan, sgl.while_loop, sgl.cond = control.scan, control.while_loop, control.cond
 
 --- Shows a number beside the loss at every step, and in the log file.
 ---@param name string

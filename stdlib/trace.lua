@@ -88,6 +88,23 @@ function trace.random_id()
   return core.hash(("%s#%d"):format(path, ordinal))
 end
 
+local spread <const> = 7046029254386353 -- odd, so that steps and turns do not meet
+
+--- Runs fn(...), whose nodes stand in a loop's body (index: its turn) or in a branch (nil). Random numbers differ from
+--- turn to turn: there the step is another for each.
+---@param index sgl.tensor? i64 []
+---@param fn function
+---@param ... any
+function trace.turn(index, fn, ...)
+  if not now then return fn(...) end
+  local context, step = now, now.step
+  if index and step then context.step = step * spread + (index + 1) end
+  local inside = context.inside or 0
+  context.inside = inside + 1
+  local _ <close> = setmetatable({}, { __close = function() context.step, context.inside = step, inside end })
+  return fn(...)
+end
+
 -- What a line of the log has beside the numbers of the graph.
 local of_run = { step = true, tokens = true, tokens_per_s = true, step_ms = true, eval_loss = true, eval_tokens = true }
 local of_loss = { loss = true, lr = true, grad_norm = true }
@@ -97,6 +114,9 @@ local of_loss = { loss = true, lr = true, grad_norm = true }
 ---@param value sgl.tensor rank 0
 function trace.log(name, value)
   local context = current("sgl.log")
+  if (context.inside or 0) > 0 then
+    core.error("sgl.log: not in a function given to scan, while_loop or cond; return the value from it")
+  end
   if type(name) ~= "string" or not core.is_tensor(value) or core.rank(value) ~= 0 then
     core.error("sgl.log(name, value): name must be a string and value a tensor of rank 0")
   end

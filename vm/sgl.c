@@ -266,6 +266,82 @@ sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments
     return hand_results(graph, op, first, results, capacity, count_out);
 }
 
+/* ---- regions -------------------------------------------------------------------------------------------------- */
+
+sgl_status sgl_regions(sgl_graph *graph, const char *op, uint32_t *first, int *count)
+{
+    if (!graph || !first) return SGL_INVALID_ARGUMENT;
+    sglir_op row;
+    SGLCORE_TRY(find_op(graph->vm, op, &row));
+    int regions = row == SGLIR_OP_FUSED ? 0 : sglir_region_count(row);
+    if (regions == 0) return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: is no loop or branch", op);
+    *first = sglir_region_take(graph->ir, regions);
+    if (count) *count = regions;
+    return settle(graph);
+}
+
+sgl_status sgl_region_begin(sgl_graph *graph, uint32_t region)
+{
+    if (!graph) return SGL_INVALID_ARGUMENT;
+    sglir_region_begin_at(graph->ir, region, NULL, 0, NULL);
+    return settle(graph);
+}
+
+sgl_status sgl_region_parameter(sgl_graph *graph, const sgl_type *type, sgl_value *value)
+{
+    if (!graph || !value) return SGL_INVALID_ARGUMENT;
+    SGLCORE_TRY(check_type(graph->vm, "a region's parameter", type));
+    sglir_type made = sglir_type_make(type->dtype, type->rank, type->dims);
+    value->id = sglir_region_parameter(graph->ir, &made);
+    return settle(graph);
+}
+
+static sgl_status check_values(sgl_graph *graph, const char *what, const sgl_value *values, int count)
+{
+    if (count < 0 || (count > 0 && !values)) return SGL_INVALID_ARGUMENT;
+    for (int i = 0; i < count; i++)
+        if (!known_value(graph, values[i]))
+            return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: value %d is none of this graph", what, i);
+    return SGL_OK;
+}
+
+sgl_status sgl_region_end(sgl_graph *graph, const sgl_value *results, int count)
+{
+    if (!graph) return SGL_INVALID_ARGUMENT;
+    SGLCORE_TRY(check_values(graph, "a region's results", results, count));
+    sglir_region_end(graph->ir, (const sglir_id *)results, count);
+    return settle(graph);
+}
+
+sgl_status sgl_emit_regions(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count,
+                            const sgl_attr *attrs, int attr_count, uint32_t first, sgl_value *results, int capacity,
+                            int *count_out)
+{
+    sglir_op row;
+    sglir_named named[ATTRS];
+    if (!graph) return SGL_INVALID_ARGUMENT;
+    SGLCORE_TRY(find_op(graph->vm, op, &row));
+    SGLCORE_TRY(check_values(graph, op, arguments, argument_count));
+    int count = row == SGLIR_OP_FUSED ? 0 : sglir_region_count(row);
+    if (count == 0) return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT, "%s: is no loop or branch", op);
+    SGLCORE_TRY(convert_attrs(graph->vm, op, attrs, attr_count, named));
+    const sglir_id regions[2] = { first, first + 1 };
+    sglir_id made = sglir_emit_regions(graph->ir, row, (const sglir_id *)arguments, argument_count, named, attr_count,
+                                       regions, count, NULL);
+    if (sglir_status(graph->ir) == SGL_OK && made >= (sglir_id)graph->ir->values.count) { /* a branch without results */
+        if (count_out) *count_out = 0;
+        return SGL_OK;
+    }
+    return hand_results(graph, op, made, results, capacity, count_out);
+}
+
+int sgl_region_depth(const sgl_graph *graph) { return graph ? (int)graph->ir->open.count - 1 : 0; }
+
+void sgl_region_abandon(sgl_graph *graph, int depth)
+{
+    if (graph && depth >= 0) sglir_region_abandon(graph->ir, depth + 1);
+}
+
 sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, sgl_value *gradients)
 {
     SGLSESSION_NEEDS(graph && wrt && gradients, graph ? graph->vm : NULL, "graph, wrt or gradients is NULL");

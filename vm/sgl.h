@@ -193,6 +193,21 @@ SGL_API sgl_status sgl_input(sgl_graph *graph, sgl_role role, const char *name, 
 SGL_API sgl_status sgl_emit(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count,
                             const sgl_attr *attrs, int attr_count, sgl_value *results, int capacity, int *count_out);
 
+/* Loops and branches ("scan", "while", "cond") hold regions: parts of the graph that are run over and over, or not at all.
+ * First all regions of the op are taken (*first, and the following ids), then each is begun, given parameters, filled by
+ * sgl_emit, and ended with what it yields; then the op is emitted around them. What stands around a region may be used in
+ * it; what was made in one is seen only there. The index of a loop is its first parameter. Regions may hold regions. */
+SGL_API sgl_status sgl_regions(sgl_graph *graph, const char *op, uint32_t *first, int *count);
+SGL_API sgl_status sgl_region_begin(sgl_graph *graph, uint32_t region);
+SGL_API sgl_status sgl_region_parameter(sgl_graph *graph, const sgl_type *type, sgl_value *value);
+SGL_API sgl_status sgl_region_end(sgl_graph *graph, const sgl_value *results, int count);
+SGL_API sgl_status sgl_emit_regions(sgl_graph *graph, const char *op, const sgl_value *arguments, int argument_count,
+                                    const sgl_attr *attrs, int attr_count, uint32_t first, sgl_value *results,
+                                    int capacity, int *count_out);
+/* How many regions are begun and not ended; and leaving those beyond `depth`, whose nodes are dead then. */
+SGL_API int sgl_region_depth(const sgl_graph *graph);
+SGL_API void sgl_region_abandon(sgl_graph *graph, int depth);
+
 /* Gradients of the scalar `of` with respect to each of `wrt`, which may be inputs or any earlier value. */
 SGL_API sgl_status sgl_grad(sgl_graph *graph, sgl_value of, const sgl_value *wrt, int count, sgl_value *gradients);
 /* Whether a gradient of `of` comes to any of `wrt` (1), or no way to them lets one pass (0): such a loss would teach nothing. */

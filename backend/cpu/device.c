@@ -189,7 +189,7 @@ static sglcpu_prepare_fn family_of(sglir_op op)
 typedef struct prepared {
     sglcore_env *env;
     sglcore_arena arena;
-    sglcpu_command *commands; /* one per instruction; SCAN's stays empty */
+    sglcpu_command *commands; /* one per instruction; control's stays empty */
     char *scratch;
     int64_t scratch_bytes; /* of one worker */
     int threads;
@@ -238,7 +238,7 @@ static sgl_status prepare_all(sglexec_device *device, const sglexec_program *pro
     sglcpu_prepare p = { .env = device->env, .arena = &ready->arena, .isa = device->isa, .program = program };
     for (int64_t n = 0; n < program->instructions.count; n++) {
         const sglexec_instruction *i = &program->instructions.data[n];
-        if (i->op != SGLIR_OP_SCAN) SGLCORE_TRY(prepare_instruction(&p, i, &ready->commands[n]));
+        if (!sglexec_is_control(i)) SGLCORE_TRY(prepare_instruction(&p, i, &ready->commands[n]));
     }
     ready->scratch_bytes = sglcpu_round_up(sglcpu_max(p.scratch_bytes, 1), PAGE);
     ready->scratch = sglcore_alloc_aligned(device->env, (size_t)(ready->scratch_bytes * ready->threads), PAGE);

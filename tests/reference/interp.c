@@ -233,6 +233,50 @@ static bool run_scan(walk *w, const sglir_node *node)
     return true;
 }
 
+static void put_index(walk *w, sglir_id parameter, int64_t turn)
+{
+    interp_tensor index = interp_tensor_new(SGL_I64, 0, NULL);
+    index.ints[0] = turn;
+    put(w, parameter, index);
+}
+
+/* The carries as they stand in the node's results, into the region's parameters. */
+static bool run_turn(walk *w, const sglir_node *node, sglir_id id, int64_t turn)
+{
+    const sglir_region *region = &w->g->regions.data[id];
+    put_index(w, region->parameters.data[0], turn);
+    for (uint32_t i = 0; i < node->arg_count; i++)
+        put(w, region->parameters.data[i + 1], copy_of(&w->values[node->out_first + i]));
+    return run_region(w, id);
+}
+
+static bool run_while(walk *w, const sglir_node *node)
+{
+    const sglir_graph *g = w->g;
+    const sglir_region *decides = &g->regions.data[node->region_first], *body = &g->regions.data[sglir_body(node)];
+    int64_t limit = sglir_attr_int(g, node, "limit");
+    for (uint32_t i = 0; i < node->arg_count; i++)
+        put(w, node->out_first + i, copy_of(&w->values[sglir_arg(g, node, i)]));
+    for (int64_t turn = 0; limit < 0 || turn < limit; turn++) {
+        if (!run_turn(w, node, node->region_first, turn)) return false;
+        if (interp_get(&w->values[decides->results.data[0]], 0) == 0) return true;
+        if (!run_turn(w, node, sglir_body(node), turn)) return false;
+        for (uint32_t i = 0; i < node->arg_count; i++)
+            put(w, node->out_first + i, copy_of(&w->values[body->results.data[i]]));
+    }
+    return true;
+}
+
+static bool run_cond(walk *w, const sglir_node *node)
+{
+    const sglir_graph *g = w->g;
+    sglir_id id = node->region_first + (interp_get(&w->values[sglir_arg(g, node, 0)], 0) == 0);
+    if (!run_region(w, id)) return false;
+    for (uint32_t i = 0; i < node->out_count; i++)
+        put(w, node->out_first + i, copy_of(&w->values[g->regions.data[id].results.data[i]]));
+    return true;
+}
+
 static bool run_fused(walk *w, const sglir_node *node)
 {
     const sglir_graph *g = w->g;
@@ -326,6 +370,8 @@ static bool run_node(walk *w, sglir_id id)
     const sglir_node *node = sglir_node_at(g, id);
     if (node->op == SGLIR_OP_INPUT) return run_input(w, node);
     if (node->op == SGLIR_OP_SCAN) return run_scan(w, node);
+    if (node->op == SGLIR_OP_WHILE) return run_while(w, node);
+    if (node->op == SGLIR_OP_COND) return run_cond(w, node);
     if (node->op == SGLIR_OP_FUSED) return run_fused(w, node);
     if (node->op == SGLIR_OP_GRAD) return run_grad(w, node);
     const interp_tensor **args = must(calloc(node->arg_count + 1, sizeof *args));

@@ -159,13 +159,27 @@ static bool run_view(checker *c, const sglir_node *node)
     return true;
 }
 
-static bool run_turn(checker *c, const sglir_region *body)
+/* The places of the body's parameters, seen by what decides about a turn. */
+static bool decide(checker *c, const sglir_node *node, const sglir_region *body)
+{
+    const sglir_region *decides = &c->g->regions.data[node->region_first];
+    for (int64_t i = 0; i < decides->parameters.count; i++) {
+        sglir_id mine = decides->parameters.data[i], theirs = body->parameters.data[i];
+        if (!same_place(c, mine, theirs)) return complain(c, mine, "does not lie where the body has it");
+        c->contents[mine] = c->contents[theirs];
+    }
+    return run_region(c, node->region_first) &&
+           holds(c, decides->results.data[0], c->contents[decides->results.data[0]]);
+}
+
+static bool run_turn(checker *c, const sglir_node *node, const sglir_region *body)
 {
     content turns[64];
     int count = (int)body->results.count;
     if (count > 64) return complain(c, body->results.data[0], "too many carries for this check");
-    if (!write(c, body->parameters.data[0]) || !run_region(c, c->g->values.data[body->parameters.data[0]].region))
-        return false;
+    if (!write(c, body->parameters.data[0])) return false;
+    if (node->op == SGLIR_OP_WHILE && !decide(c, node, body)) return false;
+    if (!run_region(c, sglir_body(node))) return false;
     for (int i = 0; i < count; i++) turns[i] = c->contents[body->results.data[i]];
     for (int i = 0; i < count; i++) {
         if (!hand_over(c, body->results.data[i], turns[i], body->parameters.data[i + 1])) return false;
@@ -173,16 +187,35 @@ static bool run_turn(checker *c, const sglir_region *body)
     return true;
 }
 
-static bool run_scan(checker *c, const sglir_node *node)
+/* Both regions, one after the other: each must find all that it uses. */
+static bool run_branch(checker *c, const sglir_node *node)
 {
-    const sglir_region *body = &c->g->regions.data[node->region_first];
-    int64_t steps = sglir_attr_int(c->g, node, "steps");
+    sglir_id predicate = sglir_arg(c->g, node, 0);
+    if (!holds(c, predicate, c->contents[predicate])) return false;
+    for (uint32_t r = 0; r < 2; r++) {
+        const sglir_region *region = &c->g->regions.data[node->region_first + r];
+        if (!run_region(c, node->region_first + r)) return false;
+        for (uint32_t i = 0; i < node->out_count; i++) {
+            sglir_id yielded = region->results.data[i];
+            if (!hand_over(c, yielded, c->contents[yielded], node->out_first + i)) return false;
+        }
+        for (uint32_t i = 0; i < node->out_count; i++) { /* none over another */
+            if (!holds(c, node->out_first + i, c->contents[node->out_first + i])) return false;
+        }
+    }
+    return true;
+}
+
+static bool run_loop(checker *c, const sglir_node *node)
+{
+    const sglir_region *body = &c->g->regions.data[sglir_body(node)];
+    int64_t steps = node->op == SGLIR_OP_SCAN ? sglir_attr_int(c->g, node, "steps") : MOST_TURNS;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         sglir_id arg = sglir_arg(c->g, node, i);
         if (!hand_over(c, arg, c->contents[arg], body->parameters.data[i + 1])) return false;
     }
     for (int64_t k = 0; k < steps && k < MOST_TURNS; k++) {
-        if (!run_turn(c, body)) return false;
+        if (!run_turn(c, node, body)) return false;
     }
     for (uint32_t i = 0; i < node->out_count; i++) {
         sglir_id parameter = body->parameters.data[i + 1];
@@ -196,7 +229,8 @@ static bool run_node(checker *c, sglir_id id)
     const sglir_node *node = sglir_node_at(c->g, id);
     if (node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_CONSTANT) return true;
     if (node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK) return run_view(c, node);
-    if (node->op == SGLIR_OP_SCAN) return run_scan(c, node);
+    if (sglir_is_loop(node)) return run_loop(c, node);
+    if (node->op == SGLIR_OP_COND) return run_branch(c, node);
     if (node->work_bytes > 0) write_bytes(c, SGLIR_SPACE_ARENA, node->work_offset, node->work_bytes, ++c->stamps);
     for (uint32_t i = 0; i < node->arg_count; i++) {
         sglir_id arg = sglir_arg(c->g, node, i);

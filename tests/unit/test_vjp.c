@@ -404,9 +404,10 @@ static void test_refusals(void **state)
 {
     (void)state;
     refused("%0 = input() {role=0, name=\"x\", dtype=f64, dims=[]}\n"
-            "%1 = scan(%0) {steps=2} : f64[] @\"loop.lua\":7 {\nregion(%2: i64[], %3: f64[]) {\nyield %3\n}\n}\n"
+            "%1 = while(%0) : f64[] @\"loop.lua\":7 {\nregion(%2: i64[], %3: f64[]) {\n"
+            "%5 = constant() {value=0, dtype=bool}\nyield %5\n}\nregion(%6: i64[], %7: f64[]) {\nyield %7\n}\n}\n"
             "%4 = grad(%1, %0)\nfetch \"d\" %4\n",
-            "loop.lua:7", "scan: has no derivative");
+            "loop.lua:7", "while: has no limit");
 }
 
 /* Between a value and what depends on it only as an integer there is no path to refuse. */

@@ -249,6 +249,49 @@ static const vjp_case vjp_cases[] = {
       IN(0, "x", "f64", "3,2,4") IN(1, "xw", "f64", "6,4") FEED(2, "i", "i64", "3,2")
           IN(3, "xg", "f64", "3,2") "%4, %5, %6 = linear_cross_entropy_grad(%0, %1, %2, %3)\n"
                                     "fetch \"y\" %4\nfetch \"z\" %5\nfetch \"w\" %6\n" },
+    /* control: carries, values from around, stacks, a branch taken and one that is not */
+    { SGLIR_OP_SCAN, 2, "xs, carries and a stack",
+      IN(0, "x", "f64", "3") IN(1, "xw", "f64", "3") IN(
+          2, "xs", "f64",
+          "4,3") "%3 = constant() {value=0, dtype=f64}\n"
+                 "%4 = broadcast(%3) {dims=[4,3]}\n"
+                 "%5, %6 = scan(%0, %4) {steps=4} {\nregion(%7: i64[], %8: f64[3], %9: f64[4,3]) {\n"
+                 "%10 = dynamic_slice(%2, %7) {axis=0, size=1}\n%11 = reshape(%10) {dims=[3]}\n%12 = mul(%8, %1)\n"
+                 "%13 = add(%12, %11)\n%14 = sin(%13)\n%15 = mul(%14, %11)\n%16 = reshape(%15) {dims=[1,3]}\n"
+                 "%17 = dynamic_update(%9, %16, %7) {axis=0}\nyield %14, %17\n}\n}\nfetch \"y\" %5\nfetch \"z\" %6\n" },
+    { SGLIR_OP_SCAN, 2, "from the last to the first, run again",
+      IN(0, "x", "f64", "3")
+          IN(2, "xs", "f64",
+             "4,3") "%3 = scan(%0) {steps=4, recompute=1} {\n"
+                    "region(%7: i64[], %8: f64[3]) {\n%9 = constant() {value=3, dtype=i64}\n%10 = sub(%9, %7)\n"
+                    "%11 = dynamic_slice(%2, %10) {axis=0, size=1}\n%12 = reshape(%11) {dims=[3]}\n%13 = mul(%8, %12)\n"
+                    "%14 = sin(%13)\nyield %14\n}\n}\nfetch \"y\" %3\n" },
+    { SGLIR_OP_SCAN, 2, "no turn, and slices that meet",
+      IN(0, "x", "f64", "3") IN(
+          1, "xs", "f64",
+          "4,3") "%2 = scan(%0) {steps=0} {\nregion(%3: i64[], %4: f64[3]) {\n"
+                 "%5 = exp(%4)\nyield %5\n}\n}\n%6 = scan(%0) {steps=3} {\nregion(%7: i64[], %8: f64[3]) {\n"
+                 "%9 = constant() {value=2, dtype=i64}\n%10 = remainder(%7, %9)\n%11 = dynamic_slice(%1, %10) {axis=0, size=2}\n"
+                 "%12 = reduce_sum(%11) {axes=[0]}\n%13 = dynamic_slice(%1, %7) {axis=0, size=1}\n%14 = reshape(%13) {dims=[3]}\n"
+                 "%15 = mul(%12, %14)\n%16 = mul(%15, %8)\n%17 = sin(%16)\nyield %17\n}\n}\n"
+                 "fetch \"y\" %2\nfetch \"z\" %6\n" },
+    { SGLIR_OP_COND, 2, "both ways",
+      IN(0, "x", "f64", "3")
+          IN(1, "xw", "f64",
+             "3") "%2 = constant() {value=100, dtype=f64}\n"
+                  "%3 = reduce_sum(%0) {axes=[0]}\n%4 = less(%3, %2)\n%5 = less(%2, %3)\n"
+                  "%6 = cond(%4) {\nregion() {\n%7 = mul(%0, %1)\n%8 = sin(%7)\nyield %8\n}\nregion() {\n%9 = exp(%0)\n"
+                  "yield %9\n}\n}\n%10 = cond(%5) {\nregion() {\n%11 = mul(%0, %1)\nyield %11\n}\nregion() {\n"
+                  "%12 = cos(%1)\n%13 = mul(%12, %12)\nyield %13\n}\n}\nfetch \"y\" %6\nfetch \"z\" %10\n" },
+    { SGLIR_OP_WHILE, 2, "ended by itself, and by its limit",
+      IN(0, "x", "f64", "3")
+          IN(1, "xw", "f64",
+             "3") "%2 = constant() {value=3, dtype=i64}\n"
+                  "%3 = while(%0) {limit=5} {\nregion(%4: i64[], %5: f64[3]) {\n%6 = less(%4, %2)\nyield %6\n}\n"
+                  "region(%7: i64[], %8: f64[3]) {\n%9 = mul(%8, %1)\n%10 = sin(%9)\nyield %10\n}\n}\n"
+                  "%11 = while(%1) {limit=2} {\nregion(%12: i64[], %13: f64[3]) {\n%14 = less(%12, %2)\nyield %14\n}\n"
+                  "region(%15: i64[], %16: f64[3]) {\n%17 = mul(%16, %0)\n%18 = cos(%17)\nyield %18\n}\n}\n"
+                  "fetch \"y\" %3\nfetch \"z\" %11\n" },
 };
 enum { VJP_CASES = sizeof vjp_cases / sizeof vjp_cases[0] };
 

@@ -33,7 +33,7 @@ typedef struct sglexec_device_ops {
     sgl_status (*prepare)(sglexec_device *device, const sglexec_program *program, void **prepared);
     void (*release)(sglexec_device *device, void *prepared);
 
-    /* Runs instruction number `index`; never SCAN, which replay walks. spaces: base addresses by sglir_space. */
+    /* Runs instruction number `index`; never control (SCAN, WHILE, COND), which replay walks. spaces: base addresses by sglir_space. */
     sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5]);
     /* Waits until all that was launched is done. */
     sgl_status (*finish)(sglexec_device *device);

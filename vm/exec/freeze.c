@@ -2,7 +2,8 @@
  *
  * Comes in: a graph in which every stored value has its place. Goes out: blocks of instructions. Views (reshape, unpack)
  * and inputs become nothing, constants become bytes, fused nodes become kernels (equal ones share one), and what the
- * graph leaves implicit becomes a COPY: a loop's first carries, a yield or an update that was not made in its place. */
+ * graph leaves implicit becomes a COPY: a loop's first carries, a yield or an update that was not made in its place. Loops
+ * and branches name blocks, one per region. */
 #include <math.h>
 #include <string.h>
 
@@ -161,23 +162,44 @@ static sgl_status freeze_constant(freezer *f, const sglir_node *node)
     }
 }
 
-/* The loop's carries live in the places of the region's parameters: first copied in, at the end of each turn replaced by
- * the yields, after the last one read as the results. */
-static sgl_status freeze_scan(freezer *f, instruction_list *list, const sglir_node *node, sglexec_instruction *i)
+static sgl_status new_block(freezer *f, uint32_t *block)
 {
-    const sglir_region *body = &f->g->regions.data[node->region_first];
+    *block = (uint32_t)f->p->blocks.count;
+    return sglcore_vec_push(f->env, &f->p->blocks, (sglexec_block){ 0 });
+}
+
+/* The loop's carries live in the places of its regions' parameters: first copied in, at the end of each turn replaced by
+ * the yields, after the last one read as the results. */
+static sgl_status freeze_loop(freezer *f, instruction_list *list, const sglir_node *node, sglexec_instruction *i)
+{
+    const sglir_region *body = &f->g->regions.data[sglir_body(node)];
+    bool decides = node->op == SGLIR_OP_WHILE;
     for (uint32_t c = 0; c < node->arg_count; c++)
         SGLCORE_TRY(push_copy(f, list, sglir_arg(f->g, node, c), body->parameters.data[c + 1], node->origin));
     i->operand_first = (uint32_t)f->p->operands.count;
-    i->arg_count = 1;
+    i->arg_count = decides ? 2 : 1;
     SGLCORE_TRY(push_operand(f, body->parameters.data[0]));
-    i->steps = sglir_attr_int(f->g, node, "steps");
-    i->block = (uint32_t)f->p->blocks.count;
-    SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->blocks, (sglexec_block){ 0 }));
+    if (decides) SGLCORE_TRY(push_operand(f, f->g->regions.data[node->region_first].results.data[0]));
+    i->steps = sglir_attr_int(f->g, node, decides ? "limit" : "steps");
+    SGLCORE_TRY(new_block(f, &i->block));
+    if (decides) SGLCORE_TRY(new_block(f, &i->other));
     SGLCORE_TRY(sglcore_vec_push(f->env, list, *i));
     for (uint32_t c = 0; c < node->out_count; c++)
         SGLCORE_TRY(push_copy(f, list, body->parameters.data[c + 1], node->out_first + c, node->origin));
-    return freeze_region(f, node->region_first, i->block);
+    if (decides) SGLCORE_TRY(freeze_region(f, node->region_first, i->other));
+    return freeze_region(f, sglir_body(node), i->block);
+}
+
+static sgl_status freeze_branch(freezer *f, instruction_list *list, const sglir_node *node, sglexec_instruction *i)
+{
+    i->operand_first = (uint32_t)f->p->operands.count;
+    i->arg_count = 1;
+    SGLCORE_TRY(push_operand(f, sglir_arg(f->g, node, 0)));
+    SGLCORE_TRY(new_block(f, &i->block));
+    SGLCORE_TRY(new_block(f, &i->other));
+    SGLCORE_TRY(sglcore_vec_push(f->env, list, *i));
+    SGLCORE_TRY(freeze_region(f, node->region_first, i->block));
+    return freeze_region(f, node->region_first + 1, i->other);
 }
 
 static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
@@ -196,7 +218,8 @@ static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
         f->p->bytes += cost.bytes;
     }
     SGLCORE_TRY(take_origin(f, node->origin, &i.origin));
-    if (node->op == SGLIR_OP_SCAN) return freeze_scan(f, list, node, &i);
+    if (sglir_is_loop(node)) return freeze_loop(f, list, node, &i);
+    if (node->op == SGLIR_OP_COND) return freeze_branch(f, list, node, &i);
     i.operand_first = (uint32_t)f->p->operands.count;
     i.arg_count = node->arg_count;
     i.result_count = node->out_count;
@@ -207,12 +230,18 @@ static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
     return sglcore_vec_push(f->env, list, i);
 }
 
-/* Copies that stand at the end of a region: yields into the carries' places, updates into the states' places. */
+/* Copies that stand at the end of a region: yields into the places of carries or of a branch's results, updates into the
+ * states' places. What decides about a loop's turns yields nothing that is kept. */
 static sgl_status freeze_end(freezer *f, instruction_list *list, sglir_id region)
 {
     const sglir_region *r = &f->g->regions.data[region];
-    for (int64_t c = 0; c < r->results.count; c++)
-        SGLCORE_TRY(push_copy(f, list, r->results.data[c], r->parameters.data[c + 1], 0));
+    const sglir_node *holder = r->node == SGLIR_NONE ? NULL : sglir_node_at(f->g, r->node);
+    for (int64_t c = 0; c < r->results.count; c++) {
+        if (holder->op == SGLIR_OP_COND)
+            SGLCORE_TRY(push_copy(f, list, r->results.data[c], holder->out_first + (sglir_id)c, holder->origin));
+        else if (sglir_body(holder) == region)
+            SGLCORE_TRY(push_copy(f, list, r->results.data[c], r->parameters.data[c + 1], 0));
+    }
     if (region != 0) return SGL_OK;
     for (int64_t o = 0; o < f->g->outputs.count; o++) {
         const sglir_output *output = &f->g->outputs.data[o];

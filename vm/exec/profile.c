@@ -88,7 +88,7 @@ static sgl_status make_rows(const sglexec_profile *profile, bool grouped, row_li
 {
     const sglexec_program *p = profile->program;
     for (int64_t n = 0; n < p->instructions.count; n++) {
-        if (p->instructions.data[n].op == SGLIR_OP_SCAN) continue;
+        if (sglexec_is_control(&p->instructions.data[n])) continue;
         row made = row_of(profile, (uint32_t)n);
         int64_t at = grouped ? 0 : rows->count;
         while (at < rows->count && !same_work(p, rows->data[at].first, made.first)) at++;

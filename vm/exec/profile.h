@@ -13,7 +13,7 @@ typedef struct sglexec_spent {
 
 typedef struct sglexec_profile {
     const sglexec_program *program;
-    sglexec_spent *spent; /* one per instruction; SCAN's stays 0 */
+    sglexec_spent *spent; /* one per instruction; control's stays 0 */
     size_t bytes;         /* of spent */
     int64_t replays;      /* whole ones */
 } sglexec_profile;

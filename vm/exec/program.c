@@ -110,6 +110,8 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
     SGLCORE_TRY(sglcore_text_add(p->env, l->text, "%*s%5u  %s", depth * 2, "", n, sglir_ops[i->op].name));
     if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " kernel %u", i->kernel));
     if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " %lld times", (long long)i->steps));
+    if (i->op == SGLIR_OP_WHILE && i->steps >= 0)
+        SGLCORE_TRY(sglcore_text_add(p->env, l->text, " at most %lld times", (long long)i->steps));
     for (uint32_t a = 0; a < i->arg_count + i->result_count; a++) {
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, a == i->arg_count ? " -> " : " "));
         SGLCORE_TRY(print_operand(p->env, &p->operands.data[i->operand_first + a], l->text));
@@ -125,13 +127,27 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
     return print_kernel(p, i->kernel, depth * 2 + 9, l->text);
 }
 
+/* Between two blocks of one instruction. */
+static sgl_status print_word(listing *l, const char *word, int depth)
+{
+    return sglcore_text_add(l->p->env, l->text, "%*s       %s\n", depth * 2, "", word);
+}
+
 static sgl_status print_block(listing *l, uint32_t block, int depth)
 {
     const sglexec_block b = l->p->blocks.data[block];
     for (uint32_t n = b.first; n < b.first + b.count; n++) {
         const sglexec_instruction *i = &l->p->instructions.data[n];
         SGLCORE_TRY(print_instruction(l, n, depth));
-        if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(print_block(l, i->block, depth + 1));
+        if (i->op == SGLIR_OP_WHILE) { /* what decides, then the turn */
+            SGLCORE_TRY(print_block(l, i->other, depth + 1));
+            SGLCORE_TRY(print_word(l, "do", depth));
+        }
+        if (sglexec_is_control(i)) SGLCORE_TRY(print_block(l, i->block, depth + 1));
+        if (i->op == SGLIR_OP_COND) {
+            SGLCORE_TRY(print_word(l, "else", depth));
+            SGLCORE_TRY(print_block(l, i->other, depth + 1));
+        }
     }
     return SGL_OK;
 }

@@ -18,16 +18,19 @@ typedef struct sglexec_operand {
 } sglexec_operand;
 
 typedef struct sglexec_instruction {
-    uint16_t op;            /* sglir_op; FUSED: see kernel; SCAN: see block */
+    uint16_t op;            /* sglir_op; FUSED: see kernel; SCAN, WHILE, COND: see block */
     uint32_t operand_first; /* program->operands: arguments, then results */
     uint32_t arg_count, result_count;
     uint32_t attr_first, attr_count; /* program->attrs; lists in program->ints and floats */
     uint32_t kernel;                 /* FUSED: program->kernels */
-    uint32_t block; /* SCAN: program->blocks; its one operand is the index, i64 [], written before each turn */
-    int64_t steps;  /* SCAN */
+    /* Control, which names blocks of the program. Loops: their first operand is the index, i64 [], written before each
+     * turn. WHILE: the second is the predicate, bool [], which block `other` leaves there; COND: its one operand. */
+    uint32_t block; /* a turn; COND: where the predicate holds */
+    uint32_t other; /* WHILE: what decides, before each turn; COND: where the predicate does not hold */
+    int64_t steps;  /* SCAN: turns; WHILE: at most so many, -1: no limit */
     int64_t work_offset, work_bytes; /* workspace in the arena */
     uint32_t origin;                 /* program->origins */
-    double flops, bytes;             /* of one launch, from plan/cost; SCAN: of all its turns */
+    double flops, bytes;             /* of one launch, from plan/cost; loops: of all turns */
 } sglexec_instruction;
 
 typedef struct sglexec_block {
@@ -61,6 +64,11 @@ typedef struct sglexec_program {
     int64_t arena_lower_bound;
     double flops, bytes; /* of one replay */
 } sglexec_program;
+
+static inline bool sglexec_is_control(const sglexec_instruction *i)
+{
+    return i->op == SGLIR_OP_SCAN || i->op == SGLIR_OP_WHILE || i->op == SGLIR_OP_COND;
+}
 
 /* From a graph of stage PLACED. */
 sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program);

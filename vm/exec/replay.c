@@ -1,7 +1,8 @@
 /* replay.c -- runs a program once: the hot path, and all of it.
  *
  * Comes in: a prepared program and the base addresses of its spaces. Goes out: states changed, fetches filled. Nothing is
- * allocated and nothing is decided; a loop writes its index where its block reads it. Between two instructions it looks
+ * allocated, and what is decided are branches and the ends of loops, by predicates that are read back; a loop writes its
+ * index where its block reads it. Between two instructions it looks
  * whether it is to stop: a step of minutes on a large model can be left. */
 #include "exec/device.h"
 
@@ -19,14 +20,46 @@ typedef struct replayer {
 
 static sgl_status replay_block(const replayer *r, uint32_t block);
 
+static sgl_status check_stop(const replayer *r, const sglexec_instruction *i)
+{
+    if (!r->stop || !atomic_load_explicit(r->stop, memory_order_relaxed)) return SGL_OK;
+    return sglcore_fail(r->env, SGL_INTERRUPTED, "%s: stopped before instruction %lld of %lld",
+                        sglcore_string(r->program->strings, r->program->name),
+                        (long long)(i - r->program->instructions.data), (long long)r->program->instructions.count);
+}
+
+/* Reads a predicate once all that was launched is done. */
+static sgl_status read_predicate(const replayer *r, const sglexec_operand *predicate, bool *holds)
+{
+    uint8_t byte = 0;
+    SGLCORE_TRY(r->ops->finish(r->device));
+    SGLCORE_TRY(r->ops->read(r->device, r->spaces[predicate->space], predicate->offset, &byte, sizeof byte));
+    *holds = byte != 0;
+    return SGL_OK;
+}
+
 static sgl_status replay_loop(const replayer *r, const sglexec_instruction *i)
 {
     const sglexec_operand *index = &r->program->operands.data[i->operand_first];
-    for (int64_t turn = 0; turn < i->steps; turn++) {
+    bool goes_on = true, decides = i->op == SGLIR_OP_WHILE;
+    for (int64_t turn = 0; i->steps < 0 || turn < i->steps; turn++) {
+        SGLCORE_TRY(check_stop(r, i));
         SGLCORE_TRY(r->ops->write(r->device, r->spaces[index->space], index->offset, &turn, sizeof turn));
+        if (decides) {
+            SGLCORE_TRY(replay_block(r, i->other));
+            SGLCORE_TRY(read_predicate(r, index + 1, &goes_on));
+        }
+        if (!goes_on) break;
         SGLCORE_TRY(replay_block(r, i->block));
     }
     return SGL_OK;
+}
+
+static sgl_status replay_branch(const replayer *r, const sglexec_instruction *i)
+{
+    bool holds;
+    SGLCORE_TRY(read_predicate(r, &r->program->operands.data[i->operand_first], &holds));
+    return replay_block(r, holds ? i->block : i->other);
 }
 
 static sgl_status launch_measured(const replayer *r, uint32_t n)
@@ -53,11 +86,10 @@ static sgl_status replay_block(const replayer *r, uint32_t block)
     const sglexec_block b = r->program->blocks.data[block];
     for (uint32_t n = b.first; n < b.first + b.count; n++) {
         const sglexec_instruction *i = &r->program->instructions.data[n];
-        if (r->stop && atomic_load_explicit(r->stop, memory_order_relaxed))
-            return sglcore_fail(r->env, SGL_INTERRUPTED, "%s: stopped before instruction %u of %lld",
-                                sglcore_string(r->program->strings, r->program->name), n,
-                                (long long)r->program->instructions.count);
-        if (i->op == SGLIR_OP_SCAN)
+        SGLCORE_TRY(check_stop(r, i));
+        if (i->op == SGLIR_OP_COND)
+            SGLCORE_TRY(replay_branch(r, i));
+        else if (sglexec_is_control(i))
             SGLCORE_TRY(replay_loop(r, i));
         else if (r->trace)
             SGLCORE_TRY(launch_traced(r, n));

@@ -63,8 +63,8 @@ static sgl_status check_args(const draft *d)
         if (sglir_visible(d->g, d->args[i])) continue;
         if (d->args[i] >= d->g->values.count)
             return fail(d, SGL_INVALID_ARGUMENT, "argument %d is no value of the graph", i);
-        return fail(d, SGL_INVALID_ARGUMENT, "argument %d is a value of a region that is closed; yield it from there",
-                    i);
+        return fail(d, SGL_INVALID_ARGUMENT,
+                    "argument %d was made inside of a loop or branch that is over; it must be returned from there", i);
     }
     if (d->region_count > 0 && (row->flags & SGLIR_REGION) == 0)
         return fail(d, SGL_INVALID_ARGUMENT, "holds no region");
@@ -76,7 +76,7 @@ static sgl_status check_args(const draft *d)
             if (d->g->open.data[k] == region) return fail(d, SGL_WRONG_STATE, "region %d is not ended yet", i);
         }
         if (i > 0 && region != d->regions[i - 1] + 1)
-            return fail(d, SGL_WRONG_STATE, "its regions must be begun one right after another, and hold none");
+            return fail(d, SGL_WRONG_STATE, "its regions must have consecutive ids: take them together");
     }
     return SGL_OK;
 }
@@ -268,6 +268,9 @@ static const void *relocate(const sglir_graph *g, place from, const void *list)
     return from.array < 0 ? list : moving_array(g, from.array, &bytes) + from.offset;
 }
 
+/* An input stands in the top region, wherever it is first asked for: in a loop's body, say. */
+static sglir_id home_of(const draft *d) { return d->op == SGLIR_OP_INPUT ? 0 : d->g->open.data[d->g->open.count - 1]; }
+
 static sgl_status make_room(draft *d)
 {
     sglir_graph *g = d->g;
@@ -293,7 +296,7 @@ static sgl_status make_room(draft *d)
     SGLCORE_TRY(sglcore_vec_reserve(env, &g->attrs, d->attr_count));
     SGLCORE_TRY(sglcore_vec_reserve(env, &g->ints, ints));
     SGLCORE_TRY(sglcore_vec_reserve(env, &g->floats, floats));
-    SGLCORE_TRY(sglcore_vec_reserve(env, &g->regions.data[g->open.data[g->open.count - 1]].nodes, 1));
+    SGLCORE_TRY(sglcore_vec_reserve(env, &g->regions.data[home_of(d)].nodes, 1));
     d->args = relocate(g, args_at, d->args);
     for (int i = 0; i < d->attr_count; i++) {
         d->attrs[i].ints = relocate(g, ints_at[i], d->attrs[i].ints);
@@ -331,7 +334,7 @@ static void append_attrs(draft *d)
 static sglir_id append(draft *d)
 {
     sglir_graph *g = d->g;
-    sglir_id id = (sglir_id)g->nodes.count, region = g->open.data[g->open.count - 1];
+    sglir_id id = (sglir_id)g->nodes.count, region = home_of(d);
     sglir_node node = { .op = (uint16_t)d->op,
                         .arg_first = (uint32_t)g->args.count,
                         .arg_count = (uint32_t)d->arg_count,
@@ -421,57 +424,4 @@ sglir_id sglir_emit(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_c
                     int attr_count, sglir_id *out)
 {
     return sglir_emit_regions(g, op, args, arg_count, attrs, attr_count, NULL, 0, out);
-}
-
-static sgl_status open_region(sglir_graph *g, const sglir_type *parameters, int count, sglir_id *parameter_ids)
-{
-    sglcore_env *env = g->env;
-    sglir_id region = (sglir_id)g->regions.count;
-    if (g->values.count + count >= UINT32_MAX || g->regions.count >= UINT32_MAX - 1)
-        return sglir_fail_here(g, "region", "the graph is full: ids have 32 bits");
-    for (int i = 0; i < count; i++) {
-        if (parameters[i].rank > SGL_MAX_RANK || sglir_bytes(&parameters[i]) < 0)
-            return sglir_fail_here(g, "region", "parameter %d has no valid shape", i);
-    }
-    place types_at = locate(g, parameters);
-    SGLCORE_TRY(sglcore_vec_reserve(env, &g->open, 1));
-    SGLCORE_TRY(sglcore_vec_reserve(env, &g->values, count));
-    parameters = relocate(g, types_at, parameters);
-    SGLCORE_TRY(sglcore_vec_push(env, &g->regions, (sglir_region){ .node = SGLIR_NONE }));
-    SGLCORE_TRY(sglcore_vec_reserve(env, &g->regions.data[region].parameters, count));
-    for (int i = 0; i < count; i++) {
-        parameter_ids[i] = (sglir_id)g->values.count;
-        g->regions.data[region].parameters.data[g->regions.data[region].parameters.count++] = parameter_ids[i];
-        g->values.data[g->values.count++] =
-            (sglir_value){ .type = parameters[i], .node = SGLIR_NONE, .region = region, .index = (uint32_t)i };
-    }
-    g->open.data[g->open.count++] = region;
-    return SGL_OK;
-}
-
-sglir_id sglir_region_begin(sglir_graph *g, const sglir_type *parameters, int count, sglir_id *parameter_ids)
-{
-    for (int i = 0; i < count; i++) parameter_ids[i] = SGLIR_NONE;
-    if (g->status != SGL_OK || sglir_stick(g, open_region(g, parameters, count, parameter_ids)) != SGL_OK)
-        return SGLIR_NONE;
-    return g->open.data[g->open.count - 1];
-}
-
-void sglir_region_end(sglir_graph *g, const sglir_id *results, int count)
-{
-    if (g->status != SGL_OK) return;
-    if (g->open.count < 2) {
-        sglir_fail_here(g, "region", "there is no open region to end");
-        return;
-    }
-    for (int i = 0; i < count; i++) {
-        if (!sglir_visible(g, results[i])) {
-            sglir_fail_here(g, "region", "result %d is no value that can be seen here", i);
-            return;
-        }
-    }
-    sglir_region *region = &g->regions.data[g->open.data[g->open.count - 1]];
-    if (sglir_stick(g, sglcore_vec_reserve(g->env, &region->results, count)) != SGL_OK) return;
-    for (int i = 0; i < count; i++) region->results.data[region->results.count++] = results[i];
-    g->open.count--;
 }

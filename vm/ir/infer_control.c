@@ -1,4 +1,4 @@
-/* infer_control.c -- result types at the borders of a graph and of its regions: input, grad, scan, fused.
+/* infer_control.c -- result types at the borders of a graph and of its regions: input, grad, loops, branches, kernels.
  *
  * In: attributes, argument types, closed regions. Out: types. Odd invariant: a region's types are taken as they are, with
  * all that they owe, because its nodes were already checked one by one. */
@@ -17,7 +17,6 @@ sgl_status sglir_infer_input(const sglir_infer *in)
     if (made && (role != SGL_STATE || !named_so))
         return sglir_infer_fail(in, "what a pass makes is a state whose name begins with ~");
     if (named_so && !made) return sglir_infer_fail(in, "names that begin with ~ are those of states that passes make");
-    if (in->g->open.count != 1) return sglir_infer_fail(in, "an input stands in the graph's top region only");
     SGLCORE_TRY(sglir_infer_dims(in, (sgl_dtype)sglir_infer_int(in, "dtype"), sglir_infer_attr(in, "dims"), result));
     if (partial < 0 || partial >> SGLIR_AXIS_COUNT != 0)
         return sglir_infer_fail(in, "partial is %" PRId64 ": a bit for each of the %d axes is needed", partial,
@@ -132,14 +131,14 @@ sgl_status sglir_infer_custom(const sglir_infer *in)
 
 /* ---- regions -------------------------------------------------------------------------------------------------- */
 
-static const sglir_region *only_region(const sglir_infer *in)
+static sgl_status check_regions(const sglir_infer *in)
 {
-    if (in->region_count != 1) {
-        sglir_infer_fail(in, "holds one region, not %d", in->region_count);
-        return NULL;
-    }
-    return &in->g->regions.data[in->regions[0]];
+    int count = sglir_region_count(in->op);
+    if (in->region_count == count) return SGL_OK;
+    return sglir_infer_fail(in, "holds %s, not %d", count == 1 ? "one region" : "two regions", in->region_count);
 }
+
+static const sglir_region *region_at(const sglir_infer *in, int i) { return &in->g->regions.data[in->regions[i]]; }
 
 static sgl_status must_equal(const sglir_infer *in, const char *what, int i, const sglir_type *have,
                              const sglir_type *want)
@@ -150,28 +149,80 @@ static sgl_status must_equal(const sglir_infer *in, const char *what, int i, con
                             sglir_type_text(want, b, sizeof b));
 }
 
-sgl_status sglir_infer_scan(const sglir_infer *in)
+/* The parameters of a loop's region: (index, carries). */
+static sgl_status check_parameters(const sglir_infer *in, const sglir_region *region, int64_t results)
 {
-    const sglir_region *region = only_region(in);
-    if (region == NULL) return SGL_TYPE;
-    int64_t steps = sglir_infer_int(in, "steps");
-    if (steps < 0) return sglir_infer_fail(in, "%" PRId64 " steps", steps);
-    if (region->parameters.count != in->arg_count + 1 || region->results.count != in->arg_count)
-        return sglir_infer_fail(
-            in,
-            "%d carries need a region of (index, carries) that yields the carries, not one with %" PRId64
-            " parameters and %" PRId64 " results",
-            in->arg_count, region->parameters.count, region->results.count);
+    if (region->parameters.count != in->arg_count + 1 || region->results.count != results)
+        return sglir_infer_fail(in,
+                                "%d carries need a region of (index, carries) that yields %s, not one with %" PRId64
+                                " parameters and %" PRId64 " results",
+                                in->arg_count, results == in->arg_count ? "the carries" : "a bool",
+                                region->parameters.count, region->results.count);
     const sglir_type index = sglir_type_make(SGL_I64, 0, NULL);
     SGLCORE_TRY(must_equal(in, "parameter", 0, sglir_type_of(in->g, region->parameters.data[0]), &index));
+    for (int i = 0; i < in->arg_count; i++)
+        SGLCORE_TRY(must_equal(in, "parameter", i + 1, sglir_type_of(in->g, region->parameters.data[i + 1]),
+                               sglir_infer_arg(in, i)));
+    return SGL_OK;
+}
+
+static sgl_status infer_loop(const sglir_infer *in, const sglir_region *body)
+{
+    SGLCORE_TRY(check_parameters(in, body, in->arg_count));
     for (int i = 0; i < in->arg_count; i++) {
         const sglir_type *carry = sglir_infer_arg(in, i);
-        SGLCORE_TRY(must_equal(in, "parameter", i + 1, sglir_type_of(in->g, region->parameters.data[i + 1]), carry));
-        SGLCORE_TRY(
-            must_equal(in, "what is yielded as carry", i, sglir_type_of(in->g, region->results.data[i]), carry));
+        SGLCORE_TRY(must_equal(in, "what is yielded as carry", i, sglir_type_of(in->g, body->results.data[i]), carry));
         in->results[i] = *carry;
     }
     *in->count = in->arg_count;
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_scan(const sglir_infer *in)
+{
+    int64_t steps = sglir_infer_int(in, "steps");
+    SGLCORE_TRY(check_regions(in));
+    if (steps < 0) return sglir_infer_fail(in, "%" PRId64 " steps", steps);
+    return infer_loop(in, region_at(in, 0));
+}
+
+/* What is decided must be the same on every rank: a bool that is whole, and owes nothing. */
+static sgl_status check_predicate(const sglir_infer *in, const sglir_type *type)
+{
+    const sglir_type want = sglir_type_make(SGL_BOOL, 0, NULL);
+    char text[SGLIR_TYPE_ROOM];
+    if (sglir_type_equal(type, &want)) return SGL_OK;
+    return sglir_infer_fail(in, "the predicate is %s; it must be bool[], whole and settled",
+                            sglir_type_text(type, text, sizeof text));
+}
+
+sgl_status sglir_infer_while(const sglir_infer *in)
+{
+    int64_t limit = sglir_infer_int(in, "limit");
+    SGLCORE_TRY(check_regions(in));
+    if (limit < -1) return sglir_infer_fail(in, "the limit is %" PRId64 "; -1 says that there is none", limit);
+    SGLCORE_TRY(check_parameters(in, region_at(in, 0), 1));
+    SGLCORE_TRY(check_predicate(in, sglir_type_of(in->g, region_at(in, 0)->results.data[0])));
+    return infer_loop(in, region_at(in, 1));
+}
+
+sgl_status sglir_infer_cond(const sglir_infer *in)
+{
+    SGLCORE_TRY(check_regions(in));
+    SGLCORE_TRY(check_predicate(in, sglir_infer_arg(in, 0)));
+    const sglir_region *yes = region_at(in, 0), *no = region_at(in, 1);
+    if (yes->parameters.count > 0 || no->parameters.count > 0)
+        return sglir_infer_fail(in, "its regions have no parameters; they use what is around them");
+    if (yes->results.count != no->results.count)
+        return sglir_infer_fail(in, "one region yields %" PRId64 " values, the other %" PRId64, yes->results.count,
+                                no->results.count);
+    for (int64_t i = 0; i < yes->results.count; i++) {
+        const sglir_type *type = sglir_type_of(in->g, yes->results.data[i]);
+        SGLCORE_TRY(must_equal(in, "what the second region yields as result", (int)i,
+                               sglir_type_of(in->g, no->results.data[i]), type));
+        in->results[i] = *type;
+    }
+    *in->count = (int)yes->results.count;
     return SGL_OK;
 }
 
@@ -199,8 +250,8 @@ static sgl_status check_closed(const sglir_infer *in, sglir_id id)
 
 sgl_status sglir_infer_fused(const sglir_infer *in)
 {
-    const sglir_region *region = only_region(in);
-    if (region == NULL) return SGL_TYPE;
+    SGLCORE_TRY(check_regions(in));
+    const sglir_region *region = region_at(in, 0);
     const sglir_named *domain = sglir_infer_attr(in, "domain");
     int64_t inner = sglir_infer_int(in, "inner");
     sglir_type shape;

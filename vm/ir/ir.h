@@ -222,6 +222,15 @@ sglir_id sglir_emit_regions(sglir_graph *g, sglir_op op, const sglir_id *args, i
                             int attr_count, const sglir_id *regions, int region_count, sglir_id *out);
 sglir_id sglir_region_begin(sglir_graph *g, const sglir_type *parameters, int count, sglir_id *parameter_ids);
 void sglir_region_end(sglir_graph *g, const sglir_id *results, int count);
+/* Regions of one node have consecutive ids, whatever is held by the first of them: of a node with several, all ids are
+ * taken before the first region is begun. Returns the first, SGLIR_NONE on failure. */
+sglir_id sglir_region_take(sglir_graph *g, int count);
+void sglir_region_begin_at(sglir_graph *g, sglir_id region, const sglir_type *parameters, int count,
+                           sglir_id *parameter_ids);
+/* One more parameter of the region that was begun last. */
+sglir_id sglir_region_parameter(sglir_graph *g, const sglir_type *type);
+/* Leaves regions that will not be ended, until `open` are open (1: the top one alone). What stands in them is dead. */
+void sglir_region_abandon(sglir_graph *g, int64_t open);
 
 /* The user's door: broadcasts (NumPy) and promotes (JAX, table in build.c) the arguments of an elementwise op first, by
  * BROADCAST and CAST nodes; counts negative axes from the end, fills in one -1 of reshape's dims, takes all axes where a
@@ -283,6 +292,19 @@ static inline sglir_id sglir_arg(const sglir_graph *g, const sglir_node *node, u
 }
 /* The node that makes the value, NULL for a region's parameter. Pointers into a graph die when it grows. */
 const sglir_node *sglir_maker(const sglir_graph *g, sglir_id value);
+/* A loop runs its last region, its body, over and over; its regions' parameters are (index, carries). */
+static inline bool sglir_is_loop(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_SCAN || node->op == SGLIR_OP_WHILE;
+}
+/* A loop or a branch: its regions are run as blocks of their own, where a kernel's is one piece. */
+static inline bool sglir_is_control(const sglir_node *node) { return sglir_is_loop(node) || node->op == SGLIR_OP_COND; }
+static inline sglir_id sglir_body(const sglir_node *node) { return node->region_first + node->region_count - 1; }
+/* As many regions as nodes of the op hold. */
+static inline int sglir_region_count(sglir_op op)
+{
+    return op == SGLIR_OP_COND || op == SGLIR_OP_WHILE ? 2 : sglir_ops[op].flags & SGLIR_REGION ? 1 : 0;
+}
 /* Attributes by name; the name must be in the op's schema (asserted). */
 int64_t sglir_attr_int(const sglir_graph *g, const sglir_node *node, const char *name);
 double sglir_attr_float(const sglir_graph *g, const sglir_node *node, const char *name);
@@ -322,6 +344,9 @@ sgl_status sglir_mark_live(const sglir_graph *g, uint8_t *out);
 /* Last position (in the region's node order) at which each value of the region is used; region results and outputs
  * count as used past the end. Uses inside nested regions count at the position of the node that holds them. */
 void sglir_last_uses(const sglir_graph *g, sglir_id region, int64_t *out);
+/* Calls back for each use, in the node's regions and in those within, of a value that is not made in them. */
+void sglir_each_capture(const sglir_graph *g, const sglir_node *node, void (*use)(void *user, sglir_id value),
+                        void *user);
 
 /* ---- rewrite: how a pass builds its graph --------------------------------------------------------------------- */
 

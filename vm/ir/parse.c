@@ -73,7 +73,7 @@ static bool parse_parameters(sglir_parser *p, sglir_id_list *numbers, sglir_stat
 }
 
 static bool begin_region(sglir_parser *p, const sglir_token *at, const sglir_id_list *numbers,
-                         const sglir_statement *types, sglir_id *id)
+                         const sglir_statement *types, sglir_id id)
 {
     size_t count = (size_t)numbers->count;
     sglir_type *plain = sglcore_alloc(p->env, count * sizeof *plain);
@@ -82,7 +82,7 @@ static bool begin_region(sglir_parser *p, const sglir_token *at, const sglir_id_
     if (!good) sglir_parse_fails(p, SGL_OUT_OF_MEMORY);
     if (good) {
         for (size_t i = 0; i < count; i++) plain[i] = types->types.data[i].type;
-        *id = sglir_region_begin(p->g, plain, (int)count, values);
+        sglir_region_begin_at(p->g, id, plain, (int)count, values);
         if (sglir_status(p->g) != SGL_OK) good = sglir_lex_fail_at(&p->lexer, at, sglir_status(p->g));
     }
     for (size_t i = 0; i < count && good; i++) {
@@ -96,7 +96,7 @@ static bool begin_region(sglir_parser *p, const sglir_token *at, const sglir_id_
 }
 
 /* region(%1: f32[4]) { ... yield %2 } */
-static bool parse_region(sglir_parser *p, sglir_statement *holder)
+static bool parse_region(sglir_parser *p, sglir_statement *holder, sglir_id id)
 {
     sglir_token at = p->lexer.token;
     if (p->depth == SGLIR_TEXT_DEPTH) {
@@ -104,10 +104,9 @@ static bool parse_region(sglir_parser *p, sglir_statement *holder)
     }
     sglir_statement parameters = { 0 }; /* its results and types are the parameters'; its args the region's results */
     int64_t open = p->numbers.count;
-    sglir_id id = SGLIR_NONE;
     p->depth++;
     bool good = parse_parameters(p, &parameters.results, &parameters) &&
-                begin_region(p, &at, &parameters.results, &parameters, &id) && parse_block(p) &&
+                begin_region(p, &at, &parameters.results, &parameters, id) && parse_block(p) &&
                 sglir_lex_word(&p->lexer, "yield") && sglir_parse_use_values(p, &parameters.args) &&
                 sglir_lex_sign(&p->lexer, '}');
     if (good) {
@@ -125,8 +124,13 @@ static bool parse_region(sglir_parser *p, sglir_statement *holder)
 static bool parse_regions(sglir_parser *p, sglir_statement *s)
 {
     if (!sglir_lex_take_sign(&p->lexer, '{')) return p->lexer.status == SGL_OK;
+    int taken = sglir_region_count(s->op);
+    sglir_id first = sglir_region_take(p->g, taken);
     do {
-        if (!parse_region(p, s)) return false;
+        bool one_more = s->regions.count >= taken; /* too many, which is for the op to say */
+        sglir_id id = one_more ? sglir_region_take(p->g, 1) : first + (sglir_id)s->regions.count;
+        if (sglir_status(p->g) != SGL_OK) return sglir_parse_fails(p, sglir_status(p->g));
+        if (!parse_region(p, s, id)) return false;
     } while (!sglir_lex_take_sign(&p->lexer, '}'));
     return true;
 }

@@ -121,20 +121,20 @@ static bool fill_region(const visit *v, sglir_id id, sglir_id *results)
     return rewrite->to->status == SGL_OK;
 }
 
-static sglir_id visit_region(const visit *v, const sglir_node *node, const sglir_id *args, sglir_id id)
+/* The region anew, as region `made` of the new graph. */
+static void visit_region(const visit *v, const sglir_node *node, const sglir_id *args, sglir_id id, sglir_id made)
 {
     sglir_rewrite *rewrite = v->rewrite;
     sglir_graph *to = rewrite->to;
     const sglir_region *region = &rewrite->from->regions.data[id];
     int64_t count = region->parameters.count;
-    sglir_id made = SGLIR_NONE;
     sglir_type *types = sglcore_alloc(to->env, (size_t)count * sizeof *types);
     id_room room = { .ids = NULL };
     if (count > 0 && types == NULL) {
         sglir_stick(to, SGL_OUT_OF_MEMORY);
     } else if (room_take(to, &room, (size_t)(count > region->results.count ? count : region->results.count))) {
         for (int64_t i = 0; i < count; i++) { types[i] = parameter_type(rewrite, node, args, region, i); }
-        made = sglir_region_begin(to, types, (int)count, room.ids);
+        sglir_region_begin_at(to, made, types, (int)count, room.ids);
         for (int64_t i = 0; i < count && to->status == SGL_OK; i++) {
             copy_value(rewrite, region->parameters.data[i], room.ids[i]);
         }
@@ -142,7 +142,6 @@ static sglir_id visit_region(const visit *v, const sglir_node *node, const sglir
         room_give(to, &room);
     }
     sglcore_free(to->env, types, (size_t)count * sizeof *types);
-    return made;
 }
 
 /* Emits the op with mapped arguments, around its regions visited anew. */
@@ -155,8 +154,10 @@ static void copy_op(const visit *v, sglir_id id, id_room *room)
     sglir_id *args = room->ids, *outs = args + node->arg_count, *regions = outs + node->out_count;
     const sglir_id *given = node->arg_count > 0 ? &from->args.data[node->arg_first] : NULL;
     if (!map_ids(rewrite, given, node->arg_count, sglir_ops[node->op].name, args)) return;
+    sglir_id first = node->region_count > 0 ? sglir_region_take(to, (int)node->region_count) : SGLIR_NONE;
     for (uint32_t r = 0; r < node->region_count && to->status == SGL_OK; r++) {
-        regions[r] = visit_region(v, node, args, node->region_first + r);
+        regions[r] = first + r;
+        visit_region(v, node, args, node->region_first + r, regions[r]);
     }
     if (to->status != SGL_OK) return;
     sglir_set_origin_of(to, &from->origins.data[node->origin], from);

@@ -350,6 +350,8 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_WINDOWS:
     case SGLIR_OP_WINDOWS_ADD:
     case SGLIR_OP_SCAN:
+    case SGLIR_OP_COND:
+    case SGLIR_OP_WHILE:
     case SGLIR_OP_COPY:
     case SGLIR_OP_FUSED: return true;
     case SGLIR_OP_CONSTANT: return sglir_type_of(g, node->out_first)->rank == 0;

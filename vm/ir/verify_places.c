@@ -1,11 +1,12 @@
 /* verify_places.c -- the verifier's look at a graph after `memory`. In: a graph of stage FUSED whose stored values have
  * places. Out: OK, or a message that names the value that lies wrong, or the two that meet.
  *
- * Time runs in the order of the nodes; a scan takes a stretch of it, with its region's nodes inside. A value lives from
- * the node that makes it to its last use; states, feeds and constants from before the first node; what an output names to
- * after the last. A node may write where an argument lay that dies there (what a kernel bears of that is the memory
- * pass's matter). Odd invariant: the four values of a scan's carry (argument, parameter, region result, result) may be one
- * place, since they follow one another; so may a state and the values that lead to its update. */
+ * Time runs in the order of the nodes; a loop or branch takes a stretch of it, with its regions' nodes inside, one region
+ * after the other. A value lives from the node that makes it to its last use; states, feeds and constants from before the
+ * first node; what an output names to after the last. A node may write where an argument lay that dies there (what a
+ * kernel bears of that is the memory pass's matter). Odd invariant: the values of a loop's carry (argument, parameters,
+ * yield, result) may be one place, since they follow one another; so may a branch's result and what is yielded for it,
+ * and a state and the values that lead to its update. */
 #include <string.h>
 
 #include "ir/text.h"
@@ -129,6 +130,15 @@ static bool is_there_before(const sglir_node *node)
 
 static sgl_status live_region(places *p, sglir_id id);
 
+/* Of a loop: the region that is its turn. */
+static bool is_body(const sglir_graph *g, sglir_id region)
+{
+    sglir_id holder = g->regions.data[region].node;
+    if (holder == SGLIR_NONE) return false;
+    const sglir_node *node = sglir_node_at(g, holder);
+    return sglir_is_loop(node) && sglir_body(node) == region;
+}
+
 static sgl_status push_root(places *p, sglir_id value)
 {
     return sglcore_vec_push(p->g->env, &p->spans, (span){ .value = value, .node = SGLIR_NONE });
@@ -149,23 +159,50 @@ static sgl_status push_workspace(places *p, sglir_id id, int64_t begin, int64_t 
     return sglcore_vec_push(p->g->env, &p->spans, (span){ .value = SGLIR_NONE, .node = id, .first = begin });
 }
 
+static sgl_status begin_root(places *p, sglir_id value, int64_t first)
+{
+    SGLCORE_TRY(begin_life(p, value, first));
+    return push_root(p, value);
+}
+
+static void extend(places *p, sglir_id id, int64_t last)
+{
+    life *root = &p->lives[p->lives[id].root];
+    if (root->last_use < last) root->last_use = last;
+    if (root->last < last) root->last = last;
+}
+
+/* A loop's parameters are there from its beginning, and so are the places of a branch's results. After each region comes a
+ * moment at which what it yields is read; a loop's body is followed by the loop's own end. */
+static sgl_status live_regions(places *p, const sglir_node *node, int64_t begin)
+{
+    for (uint32_t i = 0; i < node->out_count && node->op == SGLIR_OP_COND; i++)
+        SGLCORE_TRY(begin_root(p, node->out_first + i, begin));
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        const sglir_region *region = &p->g->regions.data[node->region_first + r];
+        for (int64_t i = 0; i < region->parameters.count; i++)
+            SGLCORE_TRY(begin_root(p, region->parameters.data[i], begin));
+    }
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        SGLCORE_TRY(live_region(p, node->region_first + r));
+        if (!is_body(p->g, node->region_first + r)) p->now++;
+    }
+    return SGL_OK;
+}
+
 /* Gives the node its stretch of time and its results their first moment; *end is its last moment. */
 static sgl_status live_node(places *p, sglir_id id, int64_t *end)
 {
     const sglir_node *node = sglir_node_at(p->g, id);
     int64_t begin = p->now++, workspace;
     SGLCORE_TRY(push_workspace(p, id, begin, &workspace));
-    if (node->op == SGLIR_OP_SCAN) {
-        const sglir_region *region = &p->g->regions.data[node->region_first];
-        for (int64_t i = 0; i < region->parameters.count; i++) {
-            sglir_id parameter = region->parameters.data[i];
-            SGLCORE_TRY(begin_life(p, parameter, begin));
-            SGLCORE_TRY(push_root(p, parameter));
-        }
-        SGLCORE_TRY(live_region(p, node->region_first));
-    }
+    if (sglir_is_control(node)) SGLCORE_TRY(live_regions(p, node, begin));
     *end = p->now++;
     if (node->work_bytes != 0) p->spans.data[workspace].last = *end + 1;
+    if (node->op == SGLIR_OP_COND) {
+        for (uint32_t i = 0; i < node->out_count; i++) extend(p, node->out_first + i, *end);
+        return SGL_OK;
+    }
     for (uint32_t i = 0; i < node->out_count; i++) {
         SGLCORE_TRY(begin_life(p, node->out_first + i, is_there_before(node) ? BEFORE_ALL : *end));
     }
@@ -174,13 +211,6 @@ static sgl_status live_node(places *p, sglir_id id, int64_t *end)
         SGLCORE_TRY(push_root(p, node->out_first + i));
     }
     return SGL_OK;
-}
-
-static void extend(places *p, sglir_id id, int64_t last)
-{
-    life *root = &p->lives[p->lives[id].root];
-    if (root->last_use < last) root->last_use = last;
-    if (root->last < last) root->last = last;
 }
 
 static bool same_place(const sglir_graph *g, sglir_id a, sglir_id b)
@@ -193,7 +223,7 @@ static bool same_place(const sglir_graph *g, sglir_id a, sglir_id b)
 static bool is_turned_in_place(const places *p, sglir_id id, int64_t i)
 {
     const sglir_region *region = &p->g->regions.data[id];
-    if (i == 0) return false; /* the index */
+    if (i == 0 || !is_body(p->g, id)) return false; /* the index; what only decides */
     sglir_id turn = p->lives[region->results.data[i - 1]].root;
     const sglir_value *value = sglir_value_at(p->g, turn);
     return value->node != SGLIR_NONE && value->region == id && same_place(p->g, turn, region->parameters.data[i]);
@@ -218,7 +248,7 @@ static void end_lives(places *p, sglir_id id, const int64_t *uses, const int64_t
     }
 }
 
-/* A scan's results come into being at its end, and its region's results and parameters live a moment longer: while one
+/* A loop's results come into being at its end, and its body's results and parameters live a moment longer: while one
  * carry is handed on, the others must still be there. */
 static sgl_status live_region(places *p, sglir_id id)
 {
@@ -232,7 +262,7 @@ static sgl_status live_region(places *p, sglir_id id)
         status = live_node(p, region->nodes.data[n], &ends[n]);
     }
     if (status == SGL_OK) {
-        ends[region->nodes.count] = id == 0 ? AFTER_ALL : p->now + 1; /* p->now: the scan's own end */
+        ends[region->nodes.count] = id == 0 ? AFTER_ALL : p->now + is_body(g, id); /* p->now: the loop's own end */
         sglir_last_uses(g, id, uses);
         end_lives(p, id, uses, ends);
     }
@@ -272,6 +302,8 @@ static void outlive(places *p)
     }
 }
 
+static bool regions_use(const places *p, const sglir_node *node, sglir_id root);
+
 /* Whether a node of the region, or of one in it, uses the value or a view of it, or the region yields it. */
 static bool region_uses(const places *p, sglir_id id, sglir_id root)
 {
@@ -281,10 +313,18 @@ static bool region_uses(const places *p, sglir_id id, sglir_id root)
         for (uint32_t i = 0; i < node->arg_count; i++) {
             if (p->lives[sglir_arg(p->g, node, i)].root == root) return true;
         }
-        if (node->op == SGLIR_OP_SCAN && region_uses(p, node->region_first, root)) return true;
+        if (sglir_is_control(node) && regions_use(p, node, root)) return true;
     }
     for (int64_t i = 0; i < region->results.count; i++) {
         if (p->lives[region->results.data[i]].root == root) return true;
+    }
+    return false;
+}
+
+static bool regions_use(const places *p, const sglir_node *node, sglir_id root)
+{
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        if (region_uses(p, node->region_first + r, root)) return true;
     }
     return false;
 }
@@ -296,11 +336,11 @@ static void hand_over(places *p)
     const sglir_graph *g = p->g;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
-        for (uint32_t i = 0; node->op == SGLIR_OP_SCAN && i < node->arg_count; i++) {
+        for (uint32_t i = 0; sglir_is_loop(node) && i < node->arg_count; i++) {
             sglir_id root = p->lives[sglir_arg(g, node, i)].root;
-            sglir_id parameter = g->regions.data[node->region_first].parameters.data[i + 1];
+            sglir_id parameter = g->regions.data[sglir_body(node)].parameters.data[i + 1];
             if (same_place(g, root, parameter) && p->lives[root].last <= p->lives[node->out_first + i].first &&
-                !region_uses(p, node->region_first, root))
+                !regions_use(p, node, root))
                 p->lives[root].last = p->lives[parameter].first;
         }
     }
@@ -308,38 +348,65 @@ static void hand_over(places *p)
 
 typedef enum carry_part { NOT_OF_CARRY, ARGUMENT, PARAMETER, TURN, RESULT } carry_part;
 
-/* Which part of carry i of the scan the root is. */
-static carry_part part_of(const places *p, const sglir_node *scan, uint32_t i, sglir_id root)
+/* The root is parameter i of one of the loop's regions. */
+static bool is_parameter(const places *p, const sglir_node *loop, uint32_t i, sglir_id root)
 {
-    const sglir_region *region = &p->g->regions.data[scan->region_first];
-    if (scan->out_first + i == root) return RESULT;
-    if (region->parameters.data[i + 1] == root) return PARAMETER;
-    sglir_id turn = p->lives[region->results.data[i]].root;
-    if (turn == root && sglir_value_at(p->g, turn)->node != SGLIR_NONE &&
-        sglir_value_at(p->g, turn)->region == scan->region_first) {
-        return TURN;
-    }
-    return p->lives[sglir_arg(p->g, scan, i)].root == root ? ARGUMENT : NOT_OF_CARRY;
+    const sglir_value *value = sglir_value_at(p->g, root);
+    return value->node == SGLIR_NONE && value->index == i && value->region - loop->region_first < loop->region_count;
 }
 
-static bool parts_may_share(const places *p, const sglir_node *scan, carry_part a_part, sglir_id a, carry_part b_part,
+/* Which part of carry i of the loop the root is. */
+static carry_part part_of(const places *p, const sglir_node *loop, uint32_t i, sglir_id root)
+{
+    const sglir_region *body = &p->g->regions.data[sglir_body(loop)];
+    if (loop->out_first + i == root) return RESULT;
+    if (is_parameter(p, loop, i + 1, root)) return PARAMETER;
+    sglir_id turn = p->lives[body->results.data[i]].root;
+    if (turn == root && sglir_value_at(p->g, turn)->node != SGLIR_NONE &&
+        sglir_value_at(p->g, turn)->region == sglir_body(loop)) {
+        return TURN;
+    }
+    return p->lives[sglir_arg(p->g, loop, i)].root == root ? ARGUMENT : NOT_OF_CARRY;
+}
+
+static bool parts_may_share(const places *p, const sglir_node *loop, carry_part a_part, sglir_id a, carry_part b_part,
                             sglir_id b)
 {
-    if (a_part > b_part) return parts_may_share(p, scan, b_part, b, a_part, a);
-    if (a_part == NOT_OF_CARRY || a_part == b_part) return false;
-    if (a_part == ARGUMENT) { /* it must die with the handing over */
-        return p->lives[a].last <= p->lives[scan->out_first].first && !region_uses(p, scan->region_first, a);
+    if (a_part > b_part) return parts_may_share(p, loop, b_part, b, a_part, a);
+    if (a_part == NOT_OF_CARRY) return false;
+    if (a_part == b_part) return a_part == PARAMETER; /* of what decides, and of the body */
+    if (a_part == ARGUMENT) {                         /* it must die with the handing over */
+        return p->lives[a].last <= p->lives[loop->out_first].first && !regions_use(p, loop, a);
     }
     return a_part != PARAMETER || b_part != TURN || p->lives[a].last_use <= p->lives[b].first;
 }
 
-static bool one_carry(const places *p, const sglir_node *scan, sglir_id a, sglir_id b)
+static bool one_carry(const places *p, const sglir_node *loop, sglir_id a, sglir_id b)
 {
-    if (scan == NULL || scan->op != SGLIR_OP_SCAN || !same_place(p->g, a, b)) return false;
-    for (uint32_t i = 0; i < scan->arg_count; i++) {
-        if (parts_may_share(p, scan, part_of(p, scan, i, a), a, part_of(p, scan, i, b), b)) return true;
+    if (is_parameter(p, loop, 0, a) && is_parameter(p, loop, 0, b)) return true; /* the index, told twice */
+    for (uint32_t i = 0; i < loop->arg_count; i++) {
+        if (parts_may_share(p, loop, part_of(p, loop, i, a), a, part_of(p, loop, i, b), b)) return true;
     }
     return false;
+}
+
+/* a is a result of the branch, b what one of the regions makes for it. */
+static bool one_yield(const places *p, const sglir_node *branch, sglir_id a, sglir_id b)
+{
+    if (a - branch->out_first >= branch->out_count) return false;
+    for (uint32_t r = 0; r < branch->region_count; r++) {
+        sglir_id yielded = p->g->regions.data[branch->region_first + r].results.data[a - branch->out_first];
+        if (p->lives[yielded].root == b && sglir_value_at(p->g, b)->region == branch->region_first + r) return true;
+    }
+    return false;
+}
+
+/* Both are of one thing that the loop or branch hands on. */
+static bool handed_on(const places *p, const sglir_node *node, sglir_id a, sglir_id b)
+{
+    if (node == NULL || !same_place(p->g, a, b)) return false;
+    if (sglir_is_loop(node)) return one_carry(p, node, a, b);
+    return node->op == SGLIR_OP_COND && (one_yield(p, node, a, b) || one_yield(p, node, b, a));
 }
 
 static const sglir_node *holder(const sglir_graph *g, sglir_id value)
@@ -356,8 +423,8 @@ static bool may_share(const places *p, sglir_id a, sglir_id b)
         sglir_constant_value(g, b, &y)) {
         return sglir_type_of(g, a)->dtype == sglir_type_of(g, b)->dtype && memcmp(&x, &y, sizeof x) == 0;
     }
-    return one_carry(p, sglir_maker(g, a), a, b) || one_carry(p, sglir_maker(g, b), a, b) ||
-           one_carry(p, holder(g, a), a, b) || one_carry(p, holder(g, b), a, b);
+    return handed_on(p, sglir_maker(g, a), a, b) || handed_on(p, sglir_maker(g, b), a, b) ||
+           handed_on(p, holder(g, a), a, b) || handed_on(p, holder(g, b), a, b);
 }
 
 /* ---- the sweep ---------------------------------------------------------------------------------------------- */

@@ -39,34 +39,65 @@ static bool mark(uint8_t *out, sglir_id value)
     return fresh;
 }
 
-/* Carries marks from the arguments of a region node through its regions to its results. A region's last parameters
- * are the arguments (scan has its index before them); of a scan, result i comes back as carry i. */
+/* Marks carry i where a loop's regions take it; true when that is news. */
+static bool mark_carry(const sglir_graph *g, const sglir_node *loop, int64_t i, uint8_t *out)
+{
+    bool fresh = false;
+    for (uint32_t r = 0; r < loop->region_count; r++) {
+        const sglir_region *region = region_at(g, loop->region_first + r);
+        if (i + 1 < region->parameters.count) fresh |= mark(out, region->parameters.data[i + 1]);
+    }
+    return fresh;
+}
+
+static bool any_result(const sglir_graph *g, sglir_id region, const uint8_t *out)
+{
+    for (int64_t i = 0; i < region_at(g, region)->results.count; i++) {
+        if (out[region_at(g, region)->results.data[i]]) return true;
+    }
+    return false;
+}
+
+/* What a loop yields as carry i comes back as carry i; without a turn the carry stays as it came. */
+static void mark_loop(const sglir_graph *g, const sglir_node *node, uint8_t *out)
+{
+    const sglir_region *body = region_at(g, sglir_body(node));
+    for (uint32_t i = 0; i < node->arg_count && i < node->out_count; i++) {
+        if (!out[sglir_arg(g, node, i)]) continue;
+        mark_carry(g, node, i, out);
+        out[node->out_first + i] = 1;
+    }
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t r = 0; r < node->region_count; r++) mark_region(g, node->region_first + r, out);
+        for (int64_t i = 0; i < body->results.count && i < node->out_count; i++) {
+            if (!out[body->results.data[i]]) continue;
+            out[node->out_first + (sglir_id)i] = 1;
+            again |= mark_carry(g, node, i, out);
+        }
+    }
+}
+
+/* Carries marks from the arguments of a region node through its regions to its results. A kernel's parameters are its
+ * arguments; on what decides a loop's turns, or a branch, all results depend. */
 static void mark_region_node(const sglir_graph *g, const sglir_node *node, uint8_t *out)
 {
-    for (uint32_t r = 0; r < node->region_count; r++) {
-        sglir_id id = node->region_first + r;
-        const sglir_region *region = region_at(g, id);
-        int64_t before = region->parameters.count - node->arg_count;
-        for (uint32_t i = 0; i < node->arg_count; i++) {
-            if (before + i >= 0 && out[sglir_arg(g, node, i)]) out[region->parameters.data[before + i]] = 1;
+    bool all = node->op == SGLIR_OP_COND && out[sglir_arg(g, node, 0)];
+    if (sglir_is_loop(node)) {
+        mark_loop(g, node, out);
+        all = node->region_count > 1 && any_result(g, node->region_first, out);
+    }
+    for (uint32_t r = 0; r < node->region_count && !sglir_is_loop(node); r++) {
+        const sglir_region *region = region_at(g, node->region_first + r);
+        for (int64_t i = 0; i < region->parameters.count && i < node->arg_count; i++) {
+            if (out[sglir_arg(g, node, (uint32_t)i)]) out[region->parameters.data[i]] = 1;
         }
-        bool again = true;
-        while (again) {
-            again = false;
-            mark_region(g, id, out);
-            for (int64_t i = 0; i < region->results.count; i++) {
-                if (!out[region->results.data[i]]) continue;
-                if (i < node->out_count) out[node->out_first + (sglir_id)i] = 1;
-                if (node->op == SGLIR_OP_SCAN && before + i < region->parameters.count) {
-                    again |= mark(out, region->parameters.data[before + i]);
-                }
-            }
+        mark_region(g, node->region_first + r, out);
+        for (int64_t i = 0; i < region->results.count && i < node->out_count; i++) {
+            if (out[region->results.data[i]]) out[node->out_first + (sglir_id)i] = 1;
         }
     }
-    if (node->op != SGLIR_OP_SCAN) return;
-    for (uint32_t i = 0; i < node->arg_count && i < node->out_count; i++) { /* no step: the carry as it came */
-        if (out[sglir_arg(g, node, i)]) out[node->out_first + i] = 1;
-    }
+    for (uint32_t i = 0; i < node->out_count && all; i++) out[node->out_first + i] = 1;
 }
 
 static void mark_region(const sglir_graph *g, sglir_id id, uint8_t *out)
@@ -164,4 +195,41 @@ void sglir_last_uses(const sglir_graph *g, sglir_id region, int64_t *out)
     for (int64_t i = 0; i < at->results.count; i++) out[at->results.data[i]] = at->nodes.count;
     if (region != 0) return;
     for (int64_t i = 0; i < g->outputs.count; i++) out[g->outputs.data[i].value] = at->nodes.count;
+}
+
+/* ---- captures ----------------------------------------------------------------------------------------------- */
+
+/* Whether the region is one of the node's, or lies in one of them. */
+static bool lies_within(const sglir_graph *g, sglir_id region, const sglir_node *node)
+{
+    while (region - node->region_first >= node->region_count) {
+        sglir_id holder = region_at(g, region)->node;
+        if (holder == SGLIR_NONE) return false;
+        region = sglir_node_at(g, holder)->region;
+    }
+    return true;
+}
+
+static void captures_in(const sglir_graph *g, sglir_id id, const sglir_node *around,
+                        void (*use)(void *user, sglir_id value), void *user)
+{
+    const sglir_region *region = region_at(g, id);
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            sglir_id value = sglir_arg(g, node, i);
+            if (!lies_within(g, sglir_value_at(g, value)->region, around)) use(user, value);
+        }
+        for (uint32_t r = 0; r < node->region_count; r++) captures_in(g, node->region_first + r, around, use, user);
+    }
+    for (int64_t i = 0; i < region->results.count; i++) {
+        sglir_id value = region->results.data[i];
+        if (!lies_within(g, sglir_value_at(g, value)->region, around)) use(user, value);
+    }
+}
+
+void sglir_each_capture(const sglir_graph *g, const sglir_node *node, void (*use)(void *user, sglir_id value),
+                        void *user)
+{
+    for (uint32_t r = 0; r < node->region_count; r++) captures_in(g, node->region_first + r, node, use, user);
 }

@@ -147,10 +147,18 @@ bool sglpass_region_reads(const sglir_graph *g, const sglpass_view *views, sglir
         for (uint32_t i = 0; i < node->arg_count; i++) {
             if (views[sglir_arg(g, node, i)].root == root) return true;
         }
-        if (node->op == SGLIR_OP_SCAN && sglpass_region_reads(g, views, node->region_first, root)) return true;
+        if (sglir_is_control(node) && sglpass_regions_read(g, views, node, root)) return true;
     }
     for (int64_t i = 0; i < region->results.count; i++) {
         if (views[region->results.data[i]].root == root) return true;
+    }
+    return false;
+}
+
+bool sglpass_regions_read(const sglir_graph *g, const sglpass_view *views, const sglir_node *node, sglir_id root)
+{
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        if (sglpass_region_reads(g, views, node->region_first + r, root)) return true;
     }
     return false;
 }

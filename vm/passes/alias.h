@@ -21,8 +21,10 @@ bool sglpass_is_view(const sglir_node *node);
 /* Fills views[values.count]. */
 void sglpass_find_views(const sglir_graph *g, sglpass_view *views);
 
-/* Whether something in the region, or in a loop there, reads the root or a view of it; its results count as reads. */
+/* Whether something in the region, or in a loop or branch there, reads the root or a view of it; its results count as
+ * reads. The other asks so of all regions of a node. */
 bool sglpass_region_reads(const sglir_graph *g, const sglpass_view *views, sglir_id region, sglir_id root);
+bool sglpass_regions_read(const sglir_graph *g, const sglpass_view *views, const sglir_node *node, sglir_id root);
 
 /* Whether result `result` of the node may be written where argument `arg` lies, given that nothing needs that argument
  * afterwards: same bytes, and every element is read before or when it is overwritten. Loops are not asked about: their

@@ -6,10 +6,18 @@
  * path is walked backwards, each op's rule (vjp_*.c) emits the gradients of its arguments, and these are summed as they
  * come. A grad of a grad finds the inner one expanded; where that expansion holds composites on the outer path, the
  * outer one waits for another turn of (1) and (2).
+ * A loop or branch whose gradient needs what stood in it is made anew by its rule, with results that keep that
+ * (vjp_control.c); the next walk puts the new node in the place of the old one.
  * Odd invariant: in (1) an inner grad counts as an op of its arguments, so its path belongs to the outer one's. */
 #include "passes/autodiff_path.h"
 #include "passes/pass.h"
 #include "passes/vjp_rules.h"
+
+/* A node that stands in for another. */
+typedef struct exchange {
+    sglir_id old, made;
+} exchange;
+typedef SGLCORE_VEC(exchange) exchange_list;
 
 /* What the walks keep. */
 typedef struct autodiff {
@@ -18,19 +26,56 @@ typedef struct autodiff {
     sglpass_path path;
     SGLCORE_VEC(uint8_t) split;      /* per node of the old graph: 1 to take it apart */
     SGLCORE_VEC(sglir_id) dys, into; /* of one node */
+    SGLCORE_VEC(sglir_id) captures;  /* of it, each once */
     SGLCORE_VEC(uint8_t) wanted;
+    exchange_list found, due; /* in the graph that is made; in the one that is walked */
+    bool keeps;               /* stop_gradient stays */
     bool changed;
 } autodiff;
 
 /* ---- one grad --------------------------------------------------------------------------------------------------- */
 
+enum { LISTED = 4 }; /* beside the path's marks: stands in `captures` */
+
+typedef struct listing {
+    autodiff *a;
+    sglir_graph *g;
+} listing;
+
+static void list_capture(void *user, sglir_id value)
+{
+    listing *l = user;
+    uint8_t *mark = &l->a->path.marks.data[value];
+    if (*mark & LISTED) return;
+    *mark |= LISTED;
+    sglir_stick(l->g, sglcore_vec_push(l->a->env, &l->a->captures, value));
+}
+
+/* What the node's regions use from around, each value once. */
+static void list_captures(autodiff *a, sglir_graph *g, const sglir_node *node)
+{
+    listing l = { a, g };
+    a->captures.count = 0;
+    if (node->region_count == 0) return;
+    sglir_each_capture(g, node, list_capture, &l);
+    for (int64_t i = 0; i < a->captures.count; i++)
+        a->path.marks.data[a->captures.data[i]] &= (uint8_t) ~(unsigned)LISTED;
+}
+
+/* The value at place i of `into`. */
+static sglir_id source_of(const autodiff *a, const sglir_graph *g, sglir_id node, uint32_t i)
+{
+    uint32_t args = sglir_node_at(g, node)->arg_count;
+    return i < args ? sglir_arg(g, sglir_node_at(g, node), i) : a->captures.data[i - args];
+}
+
 static void add_gradient(autodiff *a, sglir_graph *g, sglir_id node, uint32_t i)
 {
-    sglir_id value = sglir_arg(g, sglir_node_at(g, node), i), term = a->into.data[i];
+    sglir_id value = source_of(a, g, node, i), term = a->into.data[i];
     if (term == SGLIR_NONE || !a->wanted.data[i] || g->status != SGL_OK) return;
-    sglir_type given = *sglir_type_of(g, term);
-    given.scaled = 0; /* a gradient of a scaled loss owes the scale, whatever it is a gradient of */
-    if (!sglir_type_equal(&given, sglir_type_of(g, value))) {
+    sglir_type given = *sglir_type_of(g, term), asked = *sglir_type_of(g, value);
+    given.scaled = asked.scaled = 0; /* a gradient of a scaled loss owes the scale, whatever it is a gradient of */
+    if (!sglir_type_equal(&given, &asked)) {
         char want[SGLIR_TYPE_ROOM], got[SGLIR_TYPE_ROOM];
         sglir_fail_node(g, node, SGL_INTERNAL, "the gradient of argument %u is %s, and must be %s", i,
                         sglir_type_text(sglir_type_of(g, term), got, sizeof got),
@@ -42,22 +87,25 @@ static void add_gradient(autodiff *a, sglir_graph *g, sglir_id node, uint32_t i)
 }
 
 /* Fills dys, wanted and empty into; false when no gradient comes to the node. */
-static bool gather_node(autodiff *a, sglir_graph *g, const sglir_node *node)
+static bool gather_node(autodiff *a, sglir_graph *g, sglir_id id)
 {
+    const sglir_node *node = sglir_node_at(g, id);
     bool any = false;
     a->dys.count = a->into.count = a->wanted.count = 0;
     sglir_stick(g, sglcore_vec_reserve(a->env, &a->dys, node->out_count));
-    sglir_stick(g, sglcore_vec_reserve(a->env, &a->into, node->arg_count));
-    sglir_stick(g, sglcore_vec_reserve(a->env, &a->wanted, node->arg_count));
+    list_captures(a, g, node);
+    int64_t sources = node->arg_count + a->captures.count;
+    sglir_stick(g, sglcore_vec_reserve(a->env, &a->into, sources));
+    sglir_stick(g, sglcore_vec_reserve(a->env, &a->wanted, sources));
     for (uint32_t k = 0; k < node->out_count && g->status == SGL_OK; k++) {
         a->dys.data[k] = a->path.gradients.data[node->out_first + k];
         any = any || a->dys.data[k] != SGLIR_NONE;
     }
-    for (uint32_t i = 0; i < node->arg_count && any; i++) {
+    for (uint32_t i = 0; i < sources && any && g->status == SGL_OK; i++) {
         a->into.data[i] = SGLIR_NONE;
-        a->wanted.data[i] = (a->path.marks.data[sglir_arg(g, node, i)] & SGLPASS_DEPENDS) != 0;
+        a->wanted.data[i] = (a->path.marks.data[source_of(a, g, id, i)] & SGLPASS_DEPENDS) != 0;
     }
-    return any;
+    return any && g->status == SGL_OK;
 }
 
 /* Asks the rule of one node for the gradients of its arguments and adds them to what has come so far. */
@@ -65,11 +113,21 @@ static void backward_node(autodiff *a, sglir_graph *g, const char *pass, sglir_i
 {
     const sglir_node *node = sglir_node_at(g, id);
     uint32_t args = node->arg_count;
-    if (!sglpass_path_holds(&a->path, node) || !sglpass_path_feeds(&a->path, node) || !gather_node(a, g, node)) return;
+    sglir_id instead = SGLIR_NONE;
+    if (!sglpass_path_holds(&a->path, node) || !sglpass_path_feeds(&a->path, node) || !gather_node(a, g, id)) return;
     sglir_set_origin_made(g, g, id, pass);
-    const sglpass_vjp v = { .g = g, .node = id, .dys = a->dys.data, .into = a->into.data, .wanted = a->wanted.data };
+    const sglpass_vjp v = { .g = g,
+                            .node = id,
+                            .dys = a->dys.data,
+                            .into = a->into.data,
+                            .wanted = a->wanted.data,
+                            .captures = a->captures.data,
+                            .capture_count = (uint32_t)a->captures.count,
+                            .instead = &instead };
     sglpass_vjp_rule((sglir_op)node->op)(&v);
-    for (uint32_t i = 0; i < args; i++) add_gradient(a, g, id, i);
+    for (uint32_t i = 0; i < args + a->captures.count; i++) add_gradient(a, g, id, i);
+    if (instead != SGLIR_NONE && g->status == SGL_OK)
+        sglir_stick(g, sglcore_vec_push(a->env, &a->found, (exchange){ id, instead }));
 }
 
 /* Zeros, and a word about it where it is a parameter that would never learn. */
@@ -126,12 +184,22 @@ static bool in_the_way(const sglpass_path *path, const sglir_node *node)
     return on_path && sglpass_vjp_rule((sglir_op)node->op) == NULL && sglpass_path_feeds(path, node);
 }
 
-/* Nothing is in the way, and no inner grad that still waits itself. */
-static bool is_ready(const sglpass_path *path)
+static bool has_stand_in(const autodiff *a, sglir_id node)
 {
+    for (int64_t i = 0; i < a->found.count; i++) {
+        if (a->found.data[i].old == node) return true;
+    }
+    return false;
+}
+
+/* Nothing is in the way, no inner grad that still waits itself, and no loop whose stand-in waits to take its place. */
+static bool is_ready(const autodiff *a)
+{
+    const sglpass_path *path = &a->path;
     for (int64_t n = 0; n < path->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(path->g, path->nodes.data[n]);
         if (in_the_way(path, node) || (node->op == SGLIR_OP_GRAD && sglpass_path_holds(path, node))) return false;
+        if (node->region_count > 0 && has_stand_in(a, path->nodes.data[n])) return false;
     }
     return true;
 }
@@ -143,7 +211,7 @@ static bool expand(autodiff *a, sglir_rewrite *rewrite, const sglir_node *node, 
     if (!all_floats(g, args, node->arg_count)) return true;
     sglir_stick(g, sglpass_path_find(&a->path, g, args, node->arg_count));
     if (g->status != SGL_OK) return true;
-    bool ready = is_ready(&a->path);
+    bool ready = is_ready(a);
     if (ready) emit_gradients(a, g, rewrite->pass, rewrite->map + node->out_first);
     sglpass_path_clear(&a->path);
     return ready;
@@ -151,12 +219,41 @@ static bool expand(autodiff *a, sglir_rewrite *rewrite, const sglir_node *node, 
 
 /* ---- the walks --------------------------------------------------------------------------------------------------- */
 
+/* What a stand-in has beyond the old node's arguments is made of constants. */
+static void copy_makers(sglir_rewrite *rewrite, sglir_id value)
+{
+    sglir_id maker = sglir_value_at(rewrite->from, value)->node;
+    if (rewrite->map[value] != SGLIR_NONE || maker == SGLIR_NONE) return;
+    const sglir_node *node = sglir_node_at(rewrite->from, maker);
+    for (uint32_t i = 0; i < node->arg_count; i++) copy_makers(rewrite, sglir_arg(rewrite->from, node, i));
+    sglir_copy_node(rewrite, maker);
+}
+
+/* Where an old node stood, its stand-in; where that was emitted, nothing more. */
+static bool put_stand_in(autodiff *a, sglir_rewrite *rewrite, sglir_id id)
+{
+    for (int64_t i = 0; i < a->due.count; i++) {
+        const exchange *e = &a->due.data[i];
+        const sglir_node *old = sglir_node_at(rewrite->from, e->old), *made = sglir_node_at(rewrite->from, e->made);
+        if (id == e->made && rewrite->map[made->out_first] != SGLIR_NONE) return true;
+        if (id != e->old) continue;
+        for (uint32_t k = old->arg_count; k < made->arg_count; k++)
+            copy_makers(rewrite, sglir_arg(rewrite->from, made, k));
+        sglir_copy_node(rewrite, e->made);
+        for (uint32_t k = 0; k < old->out_count; k++)
+            rewrite->map[old->out_first + k] = rewrite->map[made->out_first + k];
+        return true;
+    }
+    return false;
+}
+
 static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
 {
     autodiff *a = rewrite->user;
     const sglir_node *node = sglir_node_at(rewrite->from, id);
     sglir_graph *g = rewrite->to;
-    if (a->step == LAST && (node->op == SGLIR_OP_STOP_GRADIENT || node->op == SGLIR_OP_CUSTOM)) {
+    if (node->region_count > 0 && put_stand_in(a, rewrite, id)) return true;
+    if (a->step == LAST && !a->keeps && (node->op == SGLIR_OP_STOP_GRADIENT || node->op == SGLIR_OP_CUSTOM)) {
         for (uint32_t k = 0; k < node->out_count; k++)
             rewrite->map[node->out_first + k] = rewrite->map[sglir_arg(rewrite->from, node, k)];
         a->changed = true;
@@ -230,11 +327,37 @@ static sgl_status run(autodiff *a, const sglir_graph *in, sglir_graph **out)
     for (a->step = SPLIT; a->step != LAST && status == SGL_OK;) {
         sglir_graph *next = NULL;
         status = next_step(a, now);
+        if (a->step == LAST && a->due.count > 0) a->step = EXPAND; /* stand-ins are copied as they are: one walk more */
         if (status == SGL_OK) status = sglir_rewrite_graph(a->env, now, "autodiff", rule_walk, a, &next);
         sglir_graph_free(made);
         now = made = next;
+        exchange_list walked = a->due;
+        a->due = a->found;
+        a->found = walked;
+        a->found.count = 0;
     }
     *out = made;
+    return status;
+}
+
+static void release(autodiff *a)
+{
+    sglpass_path_free(&a->path, a->env);
+    sglcore_vec_free(a->env, &a->split);
+    sglcore_vec_free(a->env, &a->dys);
+    sglcore_vec_free(a->env, &a->into);
+    sglcore_vec_free(a->env, &a->captures);
+    sglcore_vec_free(a->env, &a->wanted);
+    sglcore_vec_free(a->env, &a->found);
+    sglcore_vec_free(a->env, &a->due);
+}
+
+sgl_status sglpass_expand_grads(sglcore_env *env, const sglir_graph *in, sglir_graph **out)
+{
+    autodiff a = { .env = env, .keeps = true };
+    *out = NULL;
+    sgl_status status = run(&a, in, out);
+    release(&a);
     return status;
 }
 
@@ -244,10 +367,6 @@ sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *i
     *out = NULL;
     sgl_status status = run(&a, in, out);
     if (status == SGL_OK) sglpass_say(context, in, *out, a.changed);
-    sglpass_path_free(&a.path, a.env);
-    sglcore_vec_free(a.env, &a.split);
-    sglcore_vec_free(a.env, &a.dys);
-    sglcore_vec_free(a.env, &a.into);
-    sglcore_vec_free(a.env, &a.wanted);
+    release(&a);
     return status;
 }

@@ -2,30 +2,30 @@
  *
  * In: a graph, of, wrt. Out: the nodes that `of` is made from, and marks of values. The nodes are walked down from the
  * maker of `of`, always the highest waiting id next; none below the first maker of wrt can depend on wrt, so there the
- * walk ends. Odd invariant: ids grow with the order of making, through all regions, so ids down see users before makers. */
+ * walk ends. A node with regions is one node: what these use from around counts as its arguments. Odd invariant: ids grow
+ * with the order of making, through all regions, so ids down see users before makers. */
 #include "passes/autodiff_path.h"
 #include "passes/vjp_rules.h"
 
 enum { BITS = 64 };
 
-static bool node_has(const sglpass_path *path, const sglir_node *node, uint8_t bit)
+typedef struct question {
+    const sglpass_path *path;
+    bool yes;
+} question;
+
+static void ask_capture(void *user, sglir_id value)
 {
-    const sglir_graph *g = path->g;
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        if (path->marks.data[sglir_arg(g, node, i)] & bit) return true;
-    }
-    for (uint32_t r = 0; r < node->region_count; r++) {
-        const sglir_region *region = &g->regions.data[node->region_first + r];
-        for (int64_t i = 0; i < region->results.count; i++) {
-            if (path->marks.data[region->results.data[i]] & bit) return true;
-        }
-    }
-    return false;
+    question *q = user;
+    q->yes = q->yes || (q->path->marks.data[value] & SGLPASS_DEPENDS);
 }
 
 bool sglpass_path_feeds(const sglpass_path *path, const sglir_node *node)
 {
-    return node_has(path, node, SGLPASS_DEPENDS);
+    question q = { path, false };
+    for (uint32_t i = 0; i < node->arg_count && !q.yes; i++) ask_capture(&q, sglir_arg(path->g, node, i));
+    if (node->region_count > 0 && !q.yes) sglir_each_capture(path->g, node, ask_capture, &q);
+    return q.yes;
 }
 
 bool sglpass_path_holds(const sglpass_path *path, const sglir_node *node)
@@ -56,14 +56,22 @@ static void need(sglpass_path *path, sglir_id value, sglir_id lowest)
     if (maker != SGLIR_NONE && maker >= lowest) path->waiting.data[maker / BITS] |= UINT64_C(1) << maker % BITS;
 }
 
+typedef struct needing {
+    sglpass_path *path;
+    sglir_id lowest;
+} needing;
+
+static void need_capture(void *user, sglir_id value)
+{
+    const needing *n = user;
+    need(n->path, value, n->lowest);
+}
+
 static void need_args(sglpass_path *path, const sglir_node *node, sglir_id lowest)
 {
-    const sglir_graph *g = path->g;
-    for (uint32_t i = 0; i < node->arg_count; i++) need(path, sglir_arg(g, node, i), lowest);
-    for (uint32_t r = 0; r < node->region_count; r++) {
-        const sglir_region *region = &g->regions.data[node->region_first + r];
-        for (int64_t i = 0; i < region->results.count; i++) need(path, region->results.data[i], lowest);
-    }
+    needing n = { path, lowest };
+    for (uint32_t i = 0; i < node->arg_count; i++) need(path, sglir_arg(path->g, node, i), lowest);
+    sglir_each_capture(path->g, node, need_capture, &n);
 }
 
 static sgl_status gather_nodes(sglpass_path *path, sglir_id of, sglir_id lowest)
@@ -122,6 +130,8 @@ static void clear_value(sglpass_path *path, sglir_id value)
     path->gradients.data[value] = SGLIR_NONE;
 }
 
+static void clear_capture(void *user, sglir_id value) { clear_value(user, value); }
+
 void sglpass_path_clear(sglpass_path *path)
 {
     const sglir_graph *g = path->g;
@@ -129,10 +139,7 @@ void sglpass_path_clear(sglpass_path *path)
         const sglir_node *node = sglir_node_at(g, path->nodes.data[n]);
         for (uint32_t k = 0; k < node->out_count; k++) clear_value(path, node->out_first + k);
         for (uint32_t i = 0; i < node->arg_count; i++) clear_value(path, sglir_arg(g, node, i));
-        for (uint32_t r = 0; r < node->region_count; r++) {
-            const sglir_region *region = &g->regions.data[node->region_first + r];
-            for (int64_t i = 0; i < region->results.count; i++) clear_value(path, region->results.data[i]);
-        }
+        sglir_each_capture(g, node, clear_capture, path);
     }
     clear_value(path, path->args[0]);
     for (uint32_t i = 1; i < path->count; i++) clear_value(path, path->args[i]);

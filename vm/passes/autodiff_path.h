@@ -22,7 +22,7 @@ typedef struct sglpass_path {
 
 /* args: of, then wrt; they must stay where they are until the path is cleared. Only OUT_OF_MEMORY fails. */
 sgl_status sglpass_path_find(sglpass_path *path, const sglir_graph *g, const sglir_id *args, uint32_t count);
-/* Whether an argument of the node, or a result of its regions, depends on wrt. */
+/* Whether an argument of the node, or what its regions use from around, depends on wrt. */
 bool sglpass_path_feeds(const sglpass_path *path, const sglir_node *node);
 /* Whether a result of the node lies on the path. */
 bool sglpass_path_holds(const sglpass_path *path, const sglir_node *node);

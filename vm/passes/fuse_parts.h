@@ -29,7 +29,7 @@ typedef struct sglpass_fuse_node {
     double weight;               /* cost of one element, in bytes moved */
     sglpass_fuse_range closure;  /* WORK: the FREE nodes under it, in order; into fuse->nodes */
     sglpass_fuse_range bases;    /* WORK and OUTSIDE: the values of other nodes that it needs; into fuse->values */
-    sglpass_fuse_range captures; /* SCAN: values of the regions around that its body needs; into fuse->captures */
+    sglpass_fuse_range captures; /* of a node with regions: values from around that these need; into fuse->captures */
     uint32_t home;               /* cluster (as created), SGLIR_NONE for other roles or when nobody needs it any more */
     uint32_t clones;             /* first of a list in fuse->clones, SGLIR_NONE: none */
 } sglpass_fuse_node;

@@ -297,6 +297,7 @@ static sgl_status settle_captures(sglpass_fusion *f)
                 if (f->g->values.data[value].region == id) continue;
                 push_id(f, &f->captures, node);
                 push_id(f, &f->captures, value);
+                capture(f, node, value); /* those around it do too */
             }
         }
     }

@@ -63,12 +63,14 @@ static void copy_body(void *user, sglir_id id, sglir_id *results)
     for (int64_t n = 0; n < body->nodes.count && c->rewrite.to->status == SGL_OK; n++) {
         if (c->live[body->nodes.data[n]]) copy_node(c, body->nodes.data[n]);
     }
-    for (int64_t i = 0; i < body->results.count; i++) results[i] = copy_turn(c, body, i);
+    bool turns = sglir_is_loop(sglir_node_at(c->rewrite.from, body->node)) &&
+                 sglir_body(sglir_node_at(c->rewrite.from, body->node)) == id;
+    for (int64_t i = 0; i < body->results.count && turns; i++) results[i] = copy_turn(c, body, i);
 }
 
 static void copy_node(copier *c, sglir_id node)
 {
-    if (sglir_node_at(c->rewrite.from, node)->op == SGLIR_OP_SCAN) {
+    if (sglir_is_control(sglir_node_at(c->rewrite.from, node))) {
         sglir_copy_around(&c->rewrite, node, copy_body, c);
     } else {
         sglir_copy_node(&c->rewrite, node);

@@ -1,8 +1,8 @@
 /* memory_share.c -- lifetimes of stored values, and the values that lie in one place.
  *
  * In: a graph. Out: groups. How: every value begins as a group of its own. Then, in this order: a loop's results join its
- * carries, what a turn yields joins the carry where it may be written there at once, new states join the old ones, first
- * carries join the loop's, and last a kernel's results join arguments that die in it. Odd invariant: a value that is
+ * carries, what a turn yields joins the carry where it may be written there at once, what a branch yields joins its result,
+ * new states join the old ones, first carries join the loop's, and last a kernel's results join arguments that die in it. Odd invariant: a value that is
  * written in the place of an older one is made only after the last read of that, or by the node that reads it last and
  * bears it. */
 #include <string.h>
@@ -50,9 +50,9 @@ static void number_region(sglpass_sharing *s, sglir_id id)
     for (int64_t n = 0; n < region->nodes.count; n++) {
         sglir_id node = region->nodes.data[n];
         s->begins[node] = s->moments++;
-        if (node_at(s, node)->op == SGLIR_OP_SCAN) {
-            number_region(s, node_at(s, node)->region_first);
-            s->moments++;
+        for (uint32_t r = 0; sglir_is_control(node_at(s, node)) && r < node_at(s, node)->region_count; r++) {
+            number_region(s, node_at(s, node)->region_first + r);
+            s->region_ends[node_at(s, node)->region_first + r] = s->moments++; /* when what it yields is read */
         }
         s->ends[node] = s->moments - 1;
     }
@@ -96,27 +96,33 @@ static void begin_node(sglpass_sharing *s, sglir_id id)
     }
     if (sglpass_is_view(node)) return;
     for (uint32_t i = 0; i < node->out_count; i++) begin(s, node->out_first + i, first, last, space);
-    if (node->op != SGLIR_OP_SCAN) return;
-    const sglir_region *body = &s->g->regions.data[node->region_first];
-    for (int64_t i = 0; i < body->parameters.count; i++)
-        begin(s, body->parameters.data[i], first, last, SGLIR_SPACE_ARENA);
+    for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
+        const sglir_region *region = &s->g->regions.data[node->region_first + r];
+        for (int64_t i = 0; i < region->parameters.count; i++)
+            begin(s, region->parameters.data[i], first, last, SGLIR_SPACE_ARENA);
+    }
+}
+
+/* What the region yields is handed on after its last node. */
+static void use_yields(sglpass_sharing *s, sglir_id id, sglir_id region)
+{
+    const sglir_region *at = &s->g->regions.data[region];
+    for (int64_t i = 0; i < at->results.count; i++) {
+        sglir_id root = s->views[at->results.data[i]].root;
+        if (sglir_value_at(s->g, root)->region != region) {
+            use(s, root, id);
+        } else if (s->groups[root].last < s->region_ends[region]) {
+            s->groups[root].last = s->region_ends[region];
+        }
+    }
 }
 
 static void use_args(sglpass_sharing *s, sglir_id id)
 {
     const sglir_node *node = node_at(s, id);
     for (uint32_t i = 0; i < node->arg_count; i++) use(s, sglir_arg(s->g, node, i), id);
-    if (node->op != SGLIR_OP_SCAN) return;
-    const sglir_region *body = &s->g->regions.data[node->region_first];
-    for (int64_t i = 0; i < body->results.count; i++) {
-        sglir_id root = s->views[body->results.data[i]].root;
-        bool of_body = sglir_value_at(s->g, root)->region == node->region_first;
-        if (!of_body) {
-            use(s, root, id);
-        } else if (s->groups[root].last < s->ends[id]) {
-            s->groups[root].last = s->ends[id]; /* handed on after the last node of the turn */
-        }
-    }
+    for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++)
+        use_yields(s, id, node->region_first + r);
 }
 
 static void find_lives(sglpass_sharing *s)
@@ -153,26 +159,26 @@ static bool writes_over(sglpass_sharing *s, sglir_id id, sglir_id old, uint32_t 
 }
 
 /* Whether the loop takes the value as its carry i and has no other use for it. */
-static bool hands_over(const sglpass_sharing *s, sglir_id scan, uint32_t i, sglir_id root)
+static bool hands_over(const sglpass_sharing *s, sglir_id loop, uint32_t i, sglir_id root)
 {
-    const sglir_node *node = node_at(s, scan);
+    const sglir_node *node = node_at(s, loop);
     for (uint32_t k = 0; k < node->arg_count; k++) {
         if ((s->views[sglir_arg(s->g, node, k)].root == root) != (k == i)) return false;
     }
-    return is_whole(s, sglir_arg(s->g, node, i)) && !sglpass_region_reads(s->g, s->views, node->region_first, root);
+    return is_whole(s, sglir_arg(s->g, node, i)) && !sglpass_regions_read(s->g, s->views, node, root);
 }
 
 /* The first carry, made at once in the loop's place. Where the loop's place is that of a state or of a loop around, the
  * chain to that has decided. */
-static void join_first(sglpass_sharing *s, sglir_id scan, uint32_t i)
+static void join_first(sglpass_sharing *s, sglir_id loop, uint32_t i)
 {
-    const sglir_node *node = node_at(s, scan);
+    const sglir_node *node = node_at(s, loop);
     sglir_id root = s->views[sglir_arg(s->g, node, i)].root,
-             parameter = s->g->regions.data[node->region_first].parameters.data[i + 1];
+             parameter = s->g->regions.data[sglir_body(node)].parameters.data[i + 1];
     const sglpass_group *group = group_of(s, root);
-    if (group->space != SGLIR_SPACE_ARENA || group->last != s->ends[scan]) return;
+    if (group->space != SGLIR_SPACE_ARENA || group->last != s->ends[loop]) return;
     if (sglpass_head(s, parameter) != parameter || sglir_value_at(s->g, root)->region != node->region) return;
-    if (sglpass_head(s, root) != sglpass_head(s, parameter) && hands_over(s, scan, i, root)) join(s, parameter, root);
+    if (sglpass_head(s, root) != sglpass_head(s, parameter) && hands_over(s, loop, i, root)) join(s, parameter, root);
 }
 
 /* ---- new values over old ones -------------------------------------------------------------------------------- */
@@ -191,10 +197,7 @@ typedef struct chain {
 } chain;
 
 /* What a part of is written, or a loop goes on with: to lie elsewhere costs these a copy of all of it. */
-static bool hands_on(const sglir_node *node)
-{
-    return node->op == SGLIR_OP_DYNAMIC_UPDATE || node->op == SGLIR_OP_SCAN;
-}
+static bool hands_on(const sglir_node *node) { return node->op == SGLIR_OP_DYNAMIC_UPDATE || sglir_is_loop(node); }
 
 /* One step from result `index` of the node. True: the node reads the old value last and may write over it. Else *next is
  * the value that a node which hands on writes over, or SGLIR_NONE. */
@@ -205,10 +208,10 @@ static bool step_back(chain *c, sglir_id id, uint32_t index, sglir_id *next)
     int64_t last_read = s->groups[c->old].last_read;
     *next = SGLIR_NONE;
     if (!hands_on(node)) return last_read == s->begins[id] && writes_over(s, id, c->old, index);
-    bool scan = node->op == SGLIR_OP_SCAN;
-    uint32_t arg = scan ? index : 0;
+    bool loop = sglir_is_loop(node);
+    uint32_t arg = loop ? index : 0;
     sglir_id root = s->views[sglir_arg(s->g, node, arg)].root;
-    bool bears = scan ? hands_over(s, id, arg, root) : sglpass_takes_place(s->g, s->views, id, arg, index, s->scratch);
+    bool bears = loop ? hands_over(s, id, arg, root) : sglpass_takes_place(s->g, s->views, id, arg, index, s->scratch);
     if (!bears || !is_whole(s, sglir_arg(s->g, node, arg))) return false;
     if (root == c->old) return last_read == s->ends[id];
     if (group_of(s, root)->last == s->ends[id]) *next = root;
@@ -222,7 +225,7 @@ static bool may_join(const chain *c, sglir_id value)
     const sglpass_sharing *s = c->s;
     const sglir_value *made = sglir_value_at(s->g, value), *head = sglir_value_at(s->g, sglpass_head(s, value));
     if (made->node == SGLIR_NONE || made->region != c->region) return false;
-    if (c->region != 0 && (node_at(s, made->node)->op == SGLIR_OP_SCAN || head->node == SGLIR_NONE)) return false;
+    if (c->region != 0 && (sglir_is_control(node_at(s, made->node)) || head->node == SGLIR_NONE)) return false;
     return s->groups[sglpass_head(s, value)].space == SGLIR_SPACE_ARENA;
 }
 
@@ -275,11 +278,38 @@ static void join_new(sglpass_sharing *s, sglir_id region, sglir_id old, sglir_id
     for (int64_t i = 0; i < c.count; i++) join(s, old, c.values[i]);
 }
 
-static void join_turns(sglpass_sharing *s, const sglir_node *scan)
+/* What decides about a turn sees the carries where the body has them. */
+static void join_carries(sglpass_sharing *s, const sglir_node *loop)
 {
-    const sglir_region *body = &s->g->regions.data[scan->region_first];
-    for (uint32_t i = 0; i < scan->arg_count; i++)
-        join_new(s, scan->region_first, body->parameters.data[i + 1], body->results.data[i]);
+    const sglir_region *body = &s->g->regions.data[sglir_body(loop)];
+    for (uint32_t i = 0; i < loop->arg_count; i++) join(s, body->parameters.data[i + 1], loop->out_first + i);
+    for (sglir_id region = loop->region_first; region < sglir_body(loop); region++) {
+        for (uint32_t i = 0; i <= loop->arg_count; i++)
+            join(s, body->parameters.data[i], s->g->regions.data[region].parameters.data[i]);
+    }
+}
+
+static void join_turns(sglpass_sharing *s, const sglir_node *loop)
+{
+    const sglir_region *body = &s->g->regions.data[sglir_body(loop)];
+    for (uint32_t i = 0; i < loop->arg_count; i++)
+        join_new(s, sglir_body(loop), body->parameters.data[i + 1], body->results.data[i]);
+}
+
+/* What a branch makes for a result, made in the result's place, which is there from the beginning. */
+static void join_yields(sglpass_sharing *s, const sglir_node *branch)
+{
+    for (uint32_t r = 0; r < branch->region_count; r++) {
+        sglir_id region = branch->region_first + r;
+        for (uint32_t i = 0; i < branch->out_count; i++) {
+            sglir_id yielded = s->g->regions.data[region].results.data[i], root = s->views[yielded].root;
+            const sglir_value *made = sglir_value_at(s->g, root);
+            if (made->node == SGLIR_NONE || made->region != region || sglir_is_control(node_at(s, made->node)))
+                continue;
+            if (sglpass_head(s, root) != root || s->groups[root].space != SGLIR_SPACE_ARENA) continue;
+            if (is_whole(s, yielded)) join(s, branch->out_first + i, root);
+        }
+    }
 }
 
 static void join_states(sglpass_sharing *s)
@@ -298,7 +328,7 @@ static void join_states(sglpass_sharing *s)
 static void join_results(sglpass_sharing *s, sglir_id id)
 {
     const sglir_node *node = node_at(s, id);
-    if (node->op == SGLIR_OP_SCAN || sglpass_is_view(node)) return;
+    if (sglir_is_control(node) || sglpass_is_view(node)) return;
     for (uint32_t r = 0; r < node->out_count; r++) {
         sglir_id result = node->out_first + r;
         if (sglpass_head(s, result) != result || s->groups[result].space != SGLIR_SPACE_ARENA) continue;
@@ -341,26 +371,27 @@ static void share(sglpass_sharing *s)
     find_lives(s);
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
-        if (node->op != SGLIR_OP_SCAN) continue;
-        const sglir_region *body = &g->regions.data[node->region_first];
-        for (uint32_t i = 0; i < node->arg_count; i++) join(s, body->parameters.data[i + 1], node->out_first + i);
+        if (s->begins[n] < 0) continue;
+        if (node->op == SGLIR_OP_COND) join_yields(s, node);
+        if (!sglir_is_loop(node)) continue;
+        join_carries(s, node);
         join_turns(s, node);
     }
     join_states(s);
     for (int64_t n = 0; n < g->nodes.count; n++) {
-        for (uint32_t i = 0; g->nodes.data[n].op == SGLIR_OP_SCAN && i < g->nodes.data[n].arg_count; i++)
+        for (uint32_t i = 0; sglir_is_loop(&g->nodes.data[n]) && i < g->nodes.data[n].arg_count; i++)
             join_first(s, (sglir_id)n, i);
     }
     for (int64_t m = 0; m < g->regions.count; m++) {
         const sglir_region *region = &g->regions.data[m];
-        if (region->node != SGLIR_NONE && g->nodes.data[region->node].op != SGLIR_OP_SCAN) continue;
+        if (region->node != SGLIR_NONE && !sglir_is_control(&g->nodes.data[region->node])) continue;
         for (int64_t n = 0; n < region->nodes.count; n++) join_results(s, region->nodes.data[n]);
     }
 }
 
 sgl_status sglpass_share(sglcore_env *env, const sglir_graph *g, sglpass_sharing *s)
 {
-    size_t values = (size_t)g->values.count, nodes = (size_t)g->nodes.count;
+    size_t values = (size_t)g->values.count, nodes = (size_t)g->nodes.count, regions = (size_t)g->regions.count;
     *s = (sglpass_sharing){ .env = env, .g = g, .arena = { .env = env } };
     s->views = sglcore_arena_alloc(&s->arena, values * sizeof *s->views);
     s->groups = sglcore_arena_alloc(&s->arena, values * sizeof *s->groups);
@@ -368,7 +399,8 @@ sgl_status sglpass_share(sglcore_env *env, const sglir_graph *g, sglpass_sharing
     s->begins = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->begins);
     s->ends = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->ends);
     s->chain = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->chain);
-    if (!s->views || !s->groups || !s->scratch || !s->begins || !s->ends || !s->chain) {
+    s->region_ends = sglcore_arena_alloc(&s->arena, regions * sizeof *s->region_ends);
+    if (!s->views || !s->groups || !s->scratch || !s->begins || !s->ends || !s->chain || !s->region_ends) {
         sglpass_share_free(s);
         return SGL_OUT_OF_MEMORY;
     }

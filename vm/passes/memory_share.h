@@ -2,7 +2,7 @@
  *
  * In: a graph of stage FUSED, with the copies that its outputs and carries need. Out: groups of values, each one place:
  * its bytes, the moments from which and until which it is needed, and what holds it to a space. Moments count nodes in
- * order; a loop takes a stretch of them, with its region's nodes inside. Odd invariant: a group is found through any value
+ * order; a loop or branch takes a stretch of them, with its regions' nodes inside. Odd invariant: a group is found through any value
  * of it, views included, but its fields stand at one value, its head. */
 #ifndef SGLPASS_MEMORY_SHARE_H
 #define SGLPASS_MEMORY_SHARE_H
@@ -25,6 +25,7 @@ typedef struct sglpass_sharing {
     sglpass_view *views;    /* per value */
     sglpass_group *groups;  /* per value */
     int64_t *begins, *ends; /* per node: its moments; -1 within kernels */
+    int64_t *region_ends;   /* per region of a loop or branch: when what it yields is read */
     int64_t moments;        /* all lie in [0, moments); the last one is that of the outputs */
     uint8_t *scratch;       /* per value, zero */
     sglir_id *chain;        /* room for one value per node */

@@ -84,7 +84,9 @@ static void mark_transient(scheduler *s)
         const sglir_region *region = &g->regions.data[r];
         for (int64_t i = 0; i < region->results.count; i++) {
             sglir_id root = s->views[region->results.data[i]].root;
-            if (node_at(s, region->node)->op == SGLIR_OP_SCAN) leads_to(s, region->parameters.data[i + 1], root, 0);
+            const sglir_node *holder = node_at(s, region->node);
+            if (sglir_is_loop(holder) && sglir_body(holder) == (sglir_id)r)
+                leads_to(s, region->parameters.data[i + 1], root, 0);
             s->transient[root] = 0;
         }
     }
@@ -146,7 +148,7 @@ static sgl_status add_captures(scheduler *s, sglir_id id, uint32_t unit)
 
 static bool may_take(scheduler *s, sglir_id id, uint32_t arg, uint32_t result)
 {
-    if (node_at(s, id)->op == SGLIR_OP_SCAN) return arg == result;
+    if (sglir_is_loop(node_at(s, id))) return arg == result;
     return sglpass_takes_place(s->g, s->views, id, arg, result, s->scratch);
 }
 
@@ -155,7 +157,8 @@ static sgl_status add_uses(scheduler *s, uint32_t unit)
     sglir_id id = s->units.data[unit];
     const sglir_node *node = node_at(s, id);
     for (uint32_t i = 0; i < node->arg_count; i++) SGLCORE_TRY(add_use(s, sglir_arg(s->g, node, i), unit));
-    if (node->op == SGLIR_OP_SCAN) SGLCORE_TRY(add_captures(s, node->region_first, unit));
+    for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++)
+        SGLCORE_TRY(add_captures(s, node->region_first + r, unit));
     for (uint32_t r = 0; r < node->out_count; r++) {
         uint32_t made = s->buffer_of[node->out_first + r];
         for (uint32_t i = 0; i < node->arg_count && made != NONE; i++) {
@@ -208,7 +211,7 @@ static bool unit_reads(const scheduler *s, uint32_t unit, sglir_id state)
     for (uint32_t i = 0; i < node->arg_count; i++) {
         if (s->views[sglir_arg(s->g, node, i)].root == state) return true;
     }
-    return node->op == SGLIR_OP_SCAN && sglpass_region_reads(s->g, s->views, node->region_first, state);
+    return sglir_is_control(node) && sglpass_regions_read(s->g, s->views, node, state);
 }
 
 static bool group_edges(sglcore_arena *arena, const edge_list *edges, int64_t units, sglpass_lists *lists)
@@ -270,10 +273,12 @@ static sgl_status list_constant(scheduler *s, sglir_id value)
 static sgl_status list_constants(scheduler *s, const sglir_node *node)
 {
     for (uint32_t i = 0; i < node->arg_count; i++) SGLCORE_TRY(list_constant(s, sglir_arg(s->g, node, i)));
-    if (node->op != SGLIR_OP_SCAN) return SGL_OK;
-    const sglir_region *body = &s->g->regions.data[node->region_first];
-    for (int64_t n = 0; n < body->nodes.count; n++) SGLCORE_TRY(list_constants(s, node_at(s, body->nodes.data[n])));
-    for (int64_t i = 0; i < body->results.count; i++) SGLCORE_TRY(list_constant(s, body->results.data[i]));
+    for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
+        const sglir_region *region = &s->g->regions.data[node->region_first + r];
+        for (int64_t n = 0; n < region->nodes.count; n++)
+            SGLCORE_TRY(list_constants(s, node_at(s, region->nodes.data[n])));
+        for (int64_t i = 0; i < region->results.count; i++) SGLCORE_TRY(list_constant(s, region->results.data[i]));
+    }
     return SGL_OK;
 }
 
@@ -345,7 +350,12 @@ static bool describe(scheduler *s, sglcore_arena *arena, sglpass_work *w, sglpas
         sglir_id id = s->units.data[u];
         const sglir_node *node = node_at(s, id);
         if (s->context->workspace != NULL) w->extra[u] = s->context->workspace(s->g, id);
-        if (node->op == SGLIR_OP_SCAN) w->extra[u] += s->peaks[node->region_first];
+        int64_t most = 0; /* one region at a time */
+        for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
+            int64_t peak = s->peaks[node->region_first + r];
+            if (peak > most) most = peak;
+        }
+        w->extra[u] += most;
     }
     return true;
 }
@@ -373,7 +383,7 @@ static sgl_status schedule_regions(scheduler *s)
     for (int64_t v = 0; v < s->g->values.count; v++) s->buffer_of[v] = s->reader[v] = NONE;
     for (int64_t r = s->g->regions.count - 1; r >= 0; r--) {
         sglir_id holder = s->g->regions.data[r].node;
-        if (holder != SGLIR_NONE && node_at(s, holder)->op != SGLIR_OP_SCAN) continue;
+        if (holder != SGLIR_NONE && !sglir_is_control(node_at(s, holder))) continue;
         SGLCORE_TRY(schedule_region(s, (sglir_id)r));
     }
     return SGL_OK;

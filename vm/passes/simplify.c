@@ -19,6 +19,7 @@ typedef struct round_state {
     SGLCORE_VEC(sglir_id) args; /* of one node, in the new graph */
     uint8_t *wrt;               /* per value: 1 for the wrt of a grad */
     uint8_t *behind_wrt;        /* per value: 1 when it depends on such a one */
+    uint32_t *uses;             /* per value; NULL: the graph has no regions */
     uint8_t *moved;             /* per node: 1 when it goes to the place of `loss` */
     sglir_id loss, gradient;    /* the pair to merge in this round; SGLIR_NONE: none */
     bool changed;
@@ -206,6 +207,26 @@ static void merge_loss(round_state *state, sglir_rewrite *rewrite)
     state->changed = true;
 }
 
+/* Loops and branches, but where a grad asks for a value of theirs. */
+static bool simplify_regions(round_state *state, sglir_rewrite *rewrite, sglir_id id)
+{
+    const sglir_graph *from = rewrite->from;
+    const sglir_node *node = sglir_node_at(from, id);
+    if (!sglir_is_control(node) || any_marked(from, node, state->wrt, NULL)) return false;
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        const sglir_region *region = &from->regions.data[node->region_first + r];
+        for (int64_t i = 0; i < region->parameters.count; i++) {
+            if (state->wrt[region->parameters.data[i]]) return false;
+        }
+        for (int64_t i = 0; i < region->results.count; i++) {
+            if (state->wrt[region->results.data[i]]) return false;
+        }
+    }
+    if (!sglpass_simplify_control(rewrite, id, state->uses)) return false;
+    state->changed = true;
+    return true;
+}
+
 static bool rule_simplify(sglir_rewrite *rewrite, sglir_id id)
 {
     round_state *state = rewrite->user;
@@ -215,7 +236,7 @@ static bool rule_simplify(sglir_rewrite *rewrite, sglir_id id)
         return true;
     }
     if (state->moved[id]) return true; /* made where the loss stood */
-    if (node->region_count > 0) return false;
+    if (node->region_count > 0) return simplify_regions(state, rewrite, id);
     simplify_one(state, rewrite, id);
     return true;
 }
@@ -289,6 +310,21 @@ static sgl_status mark_wrt(const sglir_graph *g, const uint8_t *live, round_stat
     return status;
 }
 
+/* As sglir_count_uses, by what is live. */
+static void count_live_uses(const sglir_graph *g, const uint8_t *live, uint32_t *uses)
+{
+    memset(uses, 0, (size_t)g->values.count * sizeof *uses);
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        for (uint32_t i = 0; live[n] && i < node->arg_count; i++) uses[sglir_arg(g, node, i)]++;
+        for (uint32_t r = 0; live[n] && r < node->region_count; r++) {
+            const sglir_region *region = &g->regions.data[node->region_first + r];
+            for (int64_t i = 0; i < region->results.count; i++) uses[region->results.data[i]]++;
+        }
+    }
+    for (int64_t i = 0; i < g->outputs.count; i++) uses[g->outputs.data[i].value]++;
+}
+
 static sgl_status run_round(sglcore_env *env, const sglir_graph *from, bool *changed, sglir_graph **to)
 {
     size_t nodes = (size_t)from->nodes.count, values = (size_t)from->values.count;
@@ -297,11 +333,15 @@ static sgl_status run_round(sglcore_env *env, const sglir_graph *from, bool *cha
     state.wrt = sglcore_alloc_zero(env, values);
     state.behind_wrt = sglcore_alloc_zero(env, values);
     state.moved = sglcore_alloc_zero(env, nodes);
-    bool missing = (nodes > 0 && (!live || !state.moved)) || (values > 0 && (!state.wrt || !state.behind_wrt));
+    size_t counted = from->regions.count > 1 ? values * sizeof *state.uses : 0;
+    state.uses = sglcore_alloc(env, counted);
+    bool missing = (counted > 0 && !state.uses) || (nodes > 0 && (!live || !state.moved)) ||
+                   (values > 0 && (!state.wrt || !state.behind_wrt));
     sgl_status status = missing ? SGL_OUT_OF_MEMORY : sglir_mark_live(from, live);
     if (status == SGL_OK) status = mark_wrt(from, live, &state);
     if (status == SGL_OK) {
         find_pair(from, live, &state);
+        if (counted > 0) count_live_uses(from, live, state.uses);
         status = sglir_rewrite_graph(env, from, "simplify", rule_simplify, &state, to);
     }
     *changed = state.changed;
@@ -311,6 +351,7 @@ static sgl_status run_round(sglcore_env *env, const sglir_graph *from, bool *cha
     sglcore_free(env, state.wrt, values);
     sglcore_free(env, state.behind_wrt, values);
     sglcore_free(env, state.moved, nodes);
+    sglcore_free(env, state.uses, counted);
     return status;
 }
 

@@ -14,4 +14,8 @@ sglir_id sglpass_simplify_node(sglir_graph *g, const sglir_graph *from, const sg
  * is, in the dtype `result`. False when it is not known to be the same number on every machine. */
 bool sglpass_simplify_fold(sglir_op op, sgl_dtype from, sgl_dtype result, const double *args, double *out);
 
+/* Takes out of a loop or branch what nobody needs, or puts what stands in it in its place (simplify_control.c); false: it
+ * is as it should be. uses: of each value of the old graph. */
+bool sglpass_simplify_control(sglir_rewrite *rewrite, sglir_id node, const uint32_t *uses);
+
 #endif

@@ -2,7 +2,7 @@
  *
  * In: a node. Out: arithmetic, transcendental evaluations, and the bytes that it cannot avoid to read and write; no time,
  * which is a matter of the machine. Odd invariant: a fused kernel counts the arithmetic of its region and the bytes of
- * its border only; a loop counts its region as often as it runs. */
+ * its border only; a loop counts its region as often as it runs, a branch the dearer one. */
 #include "plan/cost.h"
 
 /* What one random element takes: ten rounds of ten integer operations make four words; a normal one takes two words. */
@@ -88,9 +88,11 @@ static sglplan_cost sglplan_cost_reduce(const sglir_graph *g, const sglir_node *
     return (sglplan_cost){ .flops = (double)sglir_elements(arg_type(g, node, 0)), .bytes = border_bytes(g, node) };
 }
 
-/* Each element of the result is written, and read where it is not padding. */
+/* Each element of the result is written, and read where it is not padding; of a partial update what is written. */
 static sglplan_cost sglplan_cost_movement(const sglir_graph *g, const sglir_node *node)
 {
+    if (node->op == SGLIR_OP_DYNAMIC_UPDATE)
+        return (sglplan_cost){ .bytes = 2.0 * (double)sglir_bytes(arg_type(g, node, 1)) };
     double in = argument_bytes(g, node), out = result_bytes(g, node);
     return (sglplan_cost){ .bytes = out + (in < out ? in : out) };
 }
@@ -226,11 +228,24 @@ static sglplan_cost cost_of_region(const sglir_graph *g, sglir_id region)
     return sum;
 }
 
+/* How often the regions are run. Of a loop that ends by itself the limit is all that is known; without one: a turn. */
+static double turns_of(const sglir_graph *g, const sglir_node *node)
+{
+    if (node->op == SGLIR_OP_SCAN) return (double)sglir_attr_int(g, node, "steps");
+    int64_t limit = node->op == SGLIR_OP_WHILE ? sglir_attr_int(g, node, "limit") : 1;
+    return limit < 0 ? 1 : (double)limit;
+}
+
 sglplan_cost sglplan_cost_of(const sglir_graph *g, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(g, id);
     sglplan_cost sum = rules[node->op](g, node);
-    double times = node->op == SGLIR_OP_SCAN ? (double)sglir_attr_int(g, node, "steps") : 1;
+    if (node->op == SGLIR_OP_COND) {
+        sglplan_cost yes = cost_of_region(g, node->region_first), no = cost_of_region(g, node->region_first + 1);
+        add(&sum, yes.bytes + yes.flops > no.bytes + no.flops ? yes : no, 1);
+        return sum;
+    }
+    double times = turns_of(g, node);
     for (uint32_t r = 0; r < node->region_count; r++) add(&sum, cost_of_region(g, node->region_first + r), times);
     if (node->op == SGLIR_OP_FUSED) sum.bytes = border_bytes(g, node);
     return sum;

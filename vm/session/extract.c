@@ -40,6 +40,17 @@ static bool all_fed(const extraction *e, const sglir_node *node)
 }
 
 /* From the last node to the first: all users of a value are seen before its maker, so that its marks are final there. */
+typedef struct capture_marks {
+    extraction *e;
+    uint8_t marks;
+} capture_marks;
+
+static void mark_capture(void *user, sglir_id value)
+{
+    capture_marks *c = user;
+    c->e->marks[value] |= c->marks;
+}
+
 static void mark_needed(extraction *e)
 {
     const sglir_region *top = &e->from->regions.data[0];
@@ -49,6 +60,8 @@ static void mark_needed(extraction *e)
         if (!(marks & NEEDED) || all_fed(e, node)) continue;
         if (node->op == SGLIR_OP_GRAD) marks |= THROUGH;
         for (uint32_t a = 0; a < node->arg_count; a++) e->marks[sglir_arg(e->from, node, a)] |= marks;
+        capture_marks captures = { e, marks };
+        sglir_each_capture(e->from, node, mark_capture, &captures);
     }
 }
 
@@ -86,7 +99,8 @@ static void copy_needed(extraction *e)
 static sgl_status check_values(const sgl_graph *graph, const char *what, const sgl_value *values, int count)
 {
     for (int i = 0; i < count; i++)
-        if (values[i].id >= (uint64_t)graph->ir->values.count || !sglir_maker(graph->ir, values[i].id))
+        if (values[i].id >= (uint64_t)graph->ir->values.count || !sglir_maker(graph->ir, values[i].id) ||
+            sglir_value_at(graph->ir, values[i].id)->region != 0)
             return sglcore_fail(&graph->vm->env, SGL_INVALID_ARGUMENT,
                                 "sgl_graph_extract: %s %d is no value of the graph", what, i);
     return SGL_OK;

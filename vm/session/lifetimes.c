@@ -29,6 +29,8 @@ static bool in_arena(const sglir_graph *g, sglir_id value)
     return sglir_value_at(g, value)->space == SGLIR_SPACE_ARENA;
 }
 
+static sgl_status add_regions(collector *c, const sglir_node *node, int64_t position);
+
 /* The body of a loop, all of it at the loop's position. */
 static sgl_status add_region(collector *c, sglir_id region, int64_t position)
 {
@@ -46,8 +48,15 @@ static sgl_status add_region(collector *c, sglir_id region, int64_t position)
         }
         SGLCORE_TRY(add(c, (sglsession_lifetime){ r->nodes.data[n], SGLIR_NONE, node->work_offset, node->work_bytes,
                                                   position, position }));
-        if (node->op == SGLIR_OP_SCAN) SGLCORE_TRY(add_region(c, node->region_first, position));
+        SGLCORE_TRY(add_regions(c, node, position));
     }
+    return SGL_OK;
+}
+
+static sgl_status add_regions(collector *c, const sglir_node *node, int64_t position)
+{
+    for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++)
+        SGLCORE_TRY(add_region(c, node->region_first + r, position));
     return SGL_OK;
 }
 
@@ -66,7 +75,7 @@ static sgl_status add_top(collector *c)
         }
         SGLCORE_TRY(
             add(c, (sglsession_lifetime){ top->nodes.data[n], SGLIR_NONE, node->work_offset, node->work_bytes, n, n }));
-        if (node->op == SGLIR_OP_SCAN) SGLCORE_TRY(add_region(c, node->region_first, n));
+        SGLCORE_TRY(add_regions(c, node, n));
     }
     return SGL_OK;
 }
