@@ -46,6 +46,13 @@ says out 'state "adamw.m/blocks.0.attn.wq.lora_a" f32[8,16]' 'state "adamw.v/blo
 says_not out 'adamw.m/embed' '.wq" f32[16,16]@arena' 'lora_a.lora' 'ffn.gate.lora'
 [ "$(grep -c 'state "adamw' out)" -eq 32 ] || fail "not 2 moments of 2 factors of 4 weights of 2 blocks"
 
+# total SCRIPT: the bytes that its train program needs.
+total() {
+    run 0 memory "$1" --set text=text.txt --set batch=4 --set seq=32
+    awk '/^total/ { gsub(",", "", $2); print $2 }' out
+}
+holds "$(total "$LORA") < 0.7 * $(total "$LLAMA")"
+
 # From the folder alone.
 run 0 eval whole --json
 run 0 generate whole --prompt 'the ' --tokens 20 --temperature 0
