@@ -308,12 +308,14 @@ static void check_maximum(sgl_dtype dtype, sglir_op op, int64_t rows, int64_t co
     sglir_graph *g;
     assert_int_equal(sglir_graph_new(&env, "maximum", &g), SGL_OK);
     sglir_type type = sglir_type_make(dtype, 2, (int64_t[]){ rows, cols });
-    sglir_id x = sglir_input(g, SGL_FEED, "x", &type), one = sglir_constant(g, dtype, 1), args[2], slopes;
+    sglir_id x = sglir_input(g, SGL_FEED, "x", &type), one = sglir_constant(g, dtype, 1), args[3], slopes[2];
     args[1] = sglir_div(g, x, sglir_add(g, sglir_mul(g, x, x), one));
     args[0] = sglir_reduce(g, op, args[1], &axis, 1, false);
     args[0] = sglir_reduce(g, SGLIR_OP_REDUCE_SUM, args[0], &(int64_t){ 0 }, 1, false);
-    sglir_emit(g, SGLIR_OP_GRAD, args, 2, NULL, 0, &slopes);
-    sglir_output_add(g, SGLIR_FETCH, "slopes", slopes);
+    args[2] = x; /* whose gradient needs x x + 1 by itself */
+    sglir_emit(g, SGLIR_OP_GRAD, args, 3, NULL, 0, slopes);
+    sglir_output_add(g, SGLIR_FETCH, "slopes", slopes[0]);
+    sglir_output_add(g, SGLIR_FETCH, "slopes of x", slopes[1]);
     assert_int_equal(sglir_status(g), SGL_OK);
     sglplan plan;
     sglir_graph *derived = NULL;
