@@ -32,7 +32,7 @@ local elsewhere = {
   Conv1d = { "conv1d" }, Conv2d = { "conv2d" }, ConvTranspose1d = { "conv_transpose1d" },
   ConvTranspose2d = { "conv_transpose2d" }, BatchNorm1d = { "batch_norm" }, BatchNorm2d = { "batch_norm" },
   GroupNorm = { "group_norm" }, MaxPool2d = { "max_pool" }, AvgPool2d = { "avg_pool" }, MLP = { "mlp" },
-  MoE = { "moe" }, resnet = { "convnet" },
+  MoE = { "moe" }, LSTM = { "lstm" }, GRU = { "gru" }, resnet = { "convnet" },
   register_buffer = { "buffer" },
   Dropout = { "dropout" }, Module = { "module" }, Parameter = { "parameter" }, Sequential = { "stack" },
   CrossEntropyLoss = { "cross_entropy" }, MultiheadAttention = { "attention" }, Adam = { "adamw" }, adam = { "adamw" },

@@ -4,7 +4,7 @@
 local core = require "sgl.core"
 local names_of = require "sgl.names"
 
-local names = { "convnet", "gpt2", "llama", "mlp", "moe", "vit" }
+local names = { "convnet", "gpt2", "llama", "lstm", "mlp", "moe", "vit" }
 
 ---@class sgl.models
 local models = {}

@@ -7,7 +7,8 @@ local base = require "sgl.nn.module"
 
 local layers = {
   "linear", "embedding", "rms_norm", "layer_norm", "attention", "swiglu", "mlp", "dropout", "stack", "position",
-  "rope", "geglu", "group_norm", "batch_norm", "moe", "auxiliary_loss", "freeze",
+  "rope", "geglu", "group_norm", "batch_norm", "moe", "auxiliary_loss", "lstm", "gru",
+  "freeze",
 }
 local several = { -- files with more than one layer
   loss = { "cross_entropy", "tied_head", "head" },

@@ -51,6 +51,18 @@ says out ' loss '
 says_not out 'load' 'dropped'
 run 0 generate moe --prompt 'the ' --tokens 8 --seed 1
 
+# Recurrent layers: they learn that b and c take turns after a, and a generation keeps their state from token to token.
+awk 'BEGIN { for (i = 0; i < 1000; i++) printf "abac" }' >turns
+for cell in gru lstm; do
+    run 0 train "$(example lstm)" --data turns --set cell=$cell --set dim=8 --set hidden=16 --set layers=1 --set seq=16 \
+        --set batch=8 --set warmup=5 --set lr=3e-2 --set steps=150 --out turns.$cell --quiet
+    run 0 generate turns.$cell --prompt abaca --tokens 12 --temperature 0
+    says out abacabacabacabaca
+done
+RECURRENT='--set dim=8 --set hidden=16 --set layers=2 --set seq=16 --set batch=8 --set warmup=5 --set steps=24 --set lr=2e-2'
+# shellcheck disable=SC2086
+learns lstm 0.9 --data text $RECURRENT --set dropout=0.1
+
 # Two networks against each other.
 run 0 train "$(example gan)" --set batch=32 --set hidden=16 --set steps=12 --out gan --log gan.log
 says out ' judge_loss ' ' maker_loss ' ' far '
@@ -126,5 +138,7 @@ wrong 'conv1d: size has 2 entries for 1 spatial dimensions' 'nn.conv1d(8, 6, { 3
 wrong "mlp: there is no activation 'rellu'; did you mean 'relu'?" 'nn.mlp(4, 4, { activation = "rellu" })'
 wrong 'models.vit: image (10) is no multiple of patch (4)' 'sgl.models.vit { image = 10, patch = 4, channels = 1,
   classes = 2, dim = 4, layers = 1, heads = 1 }'
+wrong "models.lstm: cell must be 'lstm' or 'gru', not 'rnn'" \
+    'sgl.models.lstm { vocab = 9, dim = 4, hidden = 4, layers = 1, cell = "rnn" }'
 wrong "models.convnet: norm must be 'batch' or 'group', not 'layer'" \
     'sgl.models.convnet { channels = 1, classes = 2, width = 4, stages = 1, blocks = 1, norm = "layer" }'

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the golden curves of models beside the language models of make_curves.py: convnet, vit, layers, moe.
+"""Makes the golden curves of models beside the language models of make_curves.py: convnet, vit, layers, moe,
+recurrent.
 
 Run:    /tmp/venv/bin/python tests/golden/make_models.py [DIRECTORY [MODEL...]]     (default: beside this file, all)
 Writes: DIRECTORY/MODEL.json, with the fields of make_curves.py; `buffers` names what no optimizer learns.
@@ -24,6 +25,7 @@ CONFIGS = {
     "layers": dict(image=8, channels=3, classes=5, batch=6, norm_eps=1e-5, momentum=0.2, group=2),
     "moe": dict(vocab=61, dim=24, hidden=20, experts=4, top_k=2, capacity=1.0, seq=12, batch=4, balance=0.03,
                 z_loss=0.002, bias_rate=0.01, norm_eps=1e-5),
+    "recurrent": dict(vocab=61, dim=12, hidden=16, seq=12, batch=4, norm_eps=1e-5),
 }
 
 # --- Data by formula ---------------------------------------------------------------------------------------------
@@ -266,11 +268,41 @@ def moe_loss(p, running, tokens, targets, cfg):
     return curves.cross_entropy_sum(logits, targets) / (targets != curves.IGNORED).sum() + extra
 
 
+def cell_shapes(name, gates, inputs, hidden, biases):
+    shapes = {f"{name}.wx": (gates * hidden, inputs), f"{name}.wh": (gates * hidden, hidden)}
+    return shapes | {f"{name}.{bias}": (gates * hidden,) for bias in biases}
+
+
+def recurrent_shapes(cfg):
+    dim, hidden = cfg["dim"], cfg["hidden"]
+    return ({"embed.weight": (cfg["vocab"], dim), "norm.weight": (hidden,)} |
+            cell_shapes("lstm", 4, dim, hidden, ["bx"]) | cell_shapes("back", 3, hidden, hidden, ["bx", "bh"]) |
+            cell_shapes("gru", 3, hidden, hidden, ["bx", "bh"]) | {"head.weight": (cfg["vocab"], hidden)})
+
+
+def weights_of(p, name):
+    """As torch.lstm and torch.gru take them: wx, wh, bx, bh; the LSTM of ours has one bias alone."""
+    bx = p[name + ".bx"]
+    return [p[name + ".wx"], p[name + ".wh"], bx, p.get(name + ".bh", torch.zeros_like(bx))]
+
+
+def recurrent_loss(p, running, tokens, targets, cfg):
+    x = p["embed.weight"][tokens]
+    zeros = torch.zeros(1, len(tokens), cfg["hidden"], dtype=x.dtype)
+    x, last, _ = torch.lstm(x, (zeros, zeros), weights_of(p, "lstm"), True, 1, 0.0, True, False, True)
+    y, _ = torch.gru(x.flip(1), zeros, weights_of(p, "back"), True, 1, 0.0, True, False, True)
+    x = x + y.flip(1)
+    y, _ = torch.gru(x, last, weights_of(p, "gru"), True, 1, 0.0, True, False, True)
+    logits = curves.rms_norm(x + y, p["norm.weight"], cfg["norm_eps"]) @ p["head.weight"].T
+    return curves.cross_entropy_sum(logits, targets) / (targets != curves.IGNORED).sum()
+
+
 MODELS = {
     "convnet": (convnet_shapes, convnet_buffers, convnet_loss, images_of_step),
     "vit": (vit_shapes, lambda cfg: {}, vit_loss, images_of_step),
     "layers": (layers_shapes, lambda cfg: running_shapes("batch_norm", 8), layers_loss, images_of_step),
     "moe": (moe_shapes, lambda cfg: {"moe1.bias": (cfg["experts"],)}, moe_loss, curves.batch_of_step),
+    "recurrent": (recurrent_shapes, lambda cfg: {}, recurrent_loss, curves.batch_of_step),
 }
 
 # --- Training ----------------------------------------------------------------------------------------------------

@@ -375,6 +375,13 @@ static void moe_float64(void **state)
     compare_float64("moe", "2");
 }
 
+static void recurrent_float64(void **state)
+{
+    (void)state;
+    compare_float64("recurrent", "1");
+    compare_float64("recurrent", "2");
+}
+
 static void models_float32(void **state)
 {
     (void)state;
@@ -382,17 +389,18 @@ static void models_float32(void **state)
     compare_float32("vit");
     compare_float32("layers");
     compare_float32("moe");
+    compare_float32("recurrent");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_float64),    cmocka_unit_test(gpt2_float64),   cmocka_unit_test(llama_micro),
-        cmocka_unit_test(gpt2_micro),       cmocka_unit_test(llama_float32),  cmocka_unit_test(gpt2_float32),
-        cmocka_unit_test(variants_float64), cmocka_unit_test(variants_micro), cmocka_unit_test(variants_float32),
-        cmocka_unit_test(convnet_float64),  cmocka_unit_test(vit_float64),    cmocka_unit_test(layers_float64),
-        cmocka_unit_test(moe_float64),      cmocka_unit_test(models_float32), cmocka_unit_test(llama_narrow),
-        cmocka_unit_test(gpt2_narrow),
+        cmocka_unit_test(llama_float64),    cmocka_unit_test(gpt2_float64),      cmocka_unit_test(llama_micro),
+        cmocka_unit_test(gpt2_micro),       cmocka_unit_test(llama_float32),     cmocka_unit_test(gpt2_float32),
+        cmocka_unit_test(variants_float64), cmocka_unit_test(variants_micro),    cmocka_unit_test(variants_float32),
+        cmocka_unit_test(convnet_float64),  cmocka_unit_test(vit_float64),       cmocka_unit_test(layers_float64),
+        cmocka_unit_test(moe_float64),      cmocka_unit_test(recurrent_float64), cmocka_unit_test(models_float32),
+        cmocka_unit_test(llama_narrow),     cmocka_unit_test(gpt2_narrow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
