@@ -160,15 +160,6 @@ static double epsilon_of(sgl_dtype dtype)
     }
 }
 
-static void disturb(interp *in, sglir_op op, interp_tensor *t)
-{
-    if (in->noise == 0 || t->floats == NULL || (in->exact != NULL && in->exact[op])) return;
-    for (int64_t i = 0; i < t->count; i++) {
-        in->noise = in->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        t->floats[i] *= 1 + (in->noise >> 63 ? 2 : -2) * epsilon_of(t->dtype);
-    }
-}
-
 /* ---- attributes --------------------------------------------------------------------------------------------- */
 
 int64_t interp_int(const interp_call *call, const char *attr) { return sglir_attr_int(call->g, call->node, attr); }
@@ -176,6 +167,35 @@ double interp_float(const interp_call *call, const char *attr) { return sglir_at
 const int64_t *interp_ints(const interp_call *call, const char *attr, int *count)
 {
     return sglir_attr_ints(call->g, call->node, attr, count);
+}
+
+/* How many numbers each element of the result is a long sum of; 0: no long sum. */
+static double summed(const interp_call *call)
+{
+    sglir_op op = (sglir_op)call->node->op;
+    double count = 0;
+    if (sglir_ops[op].flags & SGLIR_REDUCTION)
+        count = (double)call->args[0]->count / (double)(call->results[0].count > 0 ? call->results[0].count : 1);
+    else if (op == SGLIR_OP_CUMULATIVE_SUM)
+        count = (double)call->args[0]->dims[interp_int(call, "axis")];
+    return count > 64 ? count : 0;
+}
+
+/* Two units up or down. A long sum of numbers alike is rounded the same way at each step: it strays by a part of its count. */
+static void disturb(const interp_call *call, interp_tensor *t)
+{
+    interp *in = call->in;
+    if (in->noise == 0 || t->floats == NULL || (in->exact != NULL && in->exact[call->node->op])) return;
+    double epsilon = epsilon_of(t->dtype), stray = summed(call) / 32, largest = 0;
+    for (int64_t i = 0; stray > 0 && i < call->args[0]->count; i++) {
+        double value = fabs(interp_get(call->args[0], i));
+        if (isfinite(value)) largest = fmax(largest, value);
+    }
+    for (int64_t i = 0; i < t->count; i++) {
+        double value = t->floats[i], move = epsilon * (2 * value + stray * (fabs(value) + largest));
+        in->noise = in->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        t->floats[i] += in->noise >> 63 ? move : -move;
+    }
 }
 
 /* ---- the walk ----------------------------------------------------------------------------------------------- */
@@ -382,7 +402,7 @@ static bool run_node(walk *w, sglir_id id)
     bool known = interp_elementwise(&call) || interp_plain(&call) || interp_along(&call) || interp_window(&call) ||
                  interp_composite(&call);
     for (uint32_t i = 0; i < node->out_count; i++) {
-        disturb(w->in, (sglir_op)node->op, &results[i]);
+        disturb(&call, &results[i]);
         settle(w->in, &results[i]);
         put(w, node->out_first + i, results[i]);
     }

@@ -16,27 +16,6 @@
 enum { NOISY_RUNS = 4 };
 static const double MARGIN = 8;
 
-enum { MOST_MESSAGES = 64 };
-static char unsupported[MOST_MESSAGES][200];
-static int unsupported_count, unsupported_runs;
-
-static void count_unsupported(const char *text)
-{
-    char short_text[200];
-    snprintf(short_text, sizeof short_text, "%.199s", text);
-    unsupported_runs++;
-    for (int i = 0; i < unsupported_count; i++) {
-        if (strcmp(unsupported[i], short_text) == 0) return;
-    }
-    if (unsupported_count < MOST_MESSAGES) strcpy(unsupported[unsupported_count++], short_text);
-}
-
-int random_unsupported(const char **messages, int room)
-{
-    for (int i = 0; i < unsupported_count && i < room; i++) messages[i] = unsupported[i];
-    return unsupported_runs;
-}
-
 static bool fail(ir_message *message, const char *format, ...) SGL_PRINTF(2, 3);
 static bool fail(ir_message *message, const char *format, ...)
 {
@@ -88,6 +67,7 @@ static bool interpret(interp *in, const sglir_graph *g, int steps, ir_message *m
 
 typedef struct references {
     interp runs[2 + NOISY_RUNS]; /* in double, rounded, noisy */
+    double units;                /* that a result may be off at least */
 } references;
 
 static bool refer(references *r, const sglir_graph *g, int steps, ir_message *message)
@@ -129,7 +109,7 @@ static double bound_of(const references *r, const char *name, bool update, doubl
             if (isfinite(value)) moved = fmax(moved, fabs(value - other));
         }
     }
-    return want->floats == NULL ? 0 : MARGIN * moved + 4 * unit_of(want->dtype) * (*largest + 1);
+    return want->floats == NULL ? 0 : MARGIN * moved + r->units * unit_of(want->dtype) * (*largest + 1);
 }
 
 static bool same_tensor(const references *r, const char *name, bool update, const interp_tensor *have, const char *how,
@@ -174,9 +154,8 @@ static bool compiled_agrees(const sglir_graph *g, const references *r, run_optio
     op_case_fill(&inputs, g, 3);
     run_outcome outcome = run_graph(g, options, &inputs, &results, &said);
     interp_free(&inputs);
-    bool good = outcome != RUN_FAILED || fail(message, "%s: %.3900s", how, said.text);
-    if (outcome == RUN_UNSUPPORTED) count_unsupported(said.text);
-    if (outcome == RUN_DONE) good = same_results(r, &results, how, message);
+    bool good =
+        outcome == RUN_DONE ? same_results(r, &results, how, message) : fail(message, "%s: %.3900s", how, said.text);
     run_results_free(&results);
     return good;
 }
@@ -194,7 +173,7 @@ static bool differences_agree(const sglir_graph *g, const sglir_graph *derived, 
         for (int64_t e = 0; e < a->count; e++) largest = fmax(largest, fabs(interp_get(a, e)));
         for (int64_t e = 0; good && e < a->count; e++) {
             double x = interp_get(a, e), y = interp_get(b, e);
-            if (isfinite(x) && !(fabs(x - y) <= 1e-5 * largest)) /* a loss that is no number has no differences */
+            if (isfinite(x) && !(fabs(x - y) <= 1e-4 * largest)) /* a loss that is no number has no differences */
                 good =
                     fail(message, "\"%s\"[%lld] is %.12g by the rules, %.12g by differences", name, (long long)e, y, x);
         }
@@ -221,6 +200,7 @@ static bool check_ways(const sglir_graph *g, const sglir_graph *derived, const r
     bool good = !(traits->smooth && traits->derived && has_grad(g)) || differences_agree(g, derived, message);
     good = good && refer(&r, derived, traits->steps, message);
     if (good) {
+        r.units = traits->large ? 256 : 4;
         run_options options = { .without = "", .steps = traits->steps, .threads = 1 + (int)(seed % 2) };
         good = compiled_agrees(g, &r, options, message);
         for (int i = 0; i < passes && good; i++) {

@@ -13,6 +13,7 @@
 typedef struct random_traits {
     bool derived;  /* has gradients */
     bool smooth;   /* every gradient in it may be held against differences, in double */
+    bool large;    /* sums of thousands of numbers: of equal ones, each order strays by a part of their count */
     int64_t micro; /* micro-batches that it may be cut into */
     int steps;     /* replays that it is meant for */
 } random_traits;
@@ -24,8 +25,5 @@ sglir_graph *random_program(sglcore_env *env, uint64_t seed, random_traits *trai
  * (`all`: without each), gradients against differences where they may. False and a message when they disagree. */
 bool random_check(sglcore_env *env, const sglir_graph *g, const random_traits *traits, uint64_t seed, bool all,
                   ir_message *message);
-/* How many runs the device refused as unsupported so far; its different messages go to `messages`, as far as `room` goes,
- * NULL beyond them. */
-int random_unsupported(const char **messages, int room);
 
 #endif

@@ -258,6 +258,18 @@ static sgl_status walk(sglpass_narrowing *p, const uint8_t *live)
     return p->scale == SGLIR_NONE ? SGL_OK : sglpass_scale_outputs(p);
 }
 
+/* Regions are copied as they are, with what nobody uses in them: what that reads must be there. Makers come before users. */
+static void mark_for_regions(const sglir_graph *g, uint8_t *live)
+{
+    for (int64_t n = g->nodes.count - 1; n >= 0; n--) {
+        const sglir_node *node = &g->nodes.data[n];
+        for (uint32_t i = 0; i < node->arg_count && (live[n] || node->region != 0); i++) {
+            sglir_id maker = sglir_value_at(g, sglir_arg(g, node, i))->node;
+            if (maker != SGLIR_NONE) live[maker] = 1;
+        }
+    }
+}
+
 static sgl_status run(sglpass_narrowing *p, const sglir_graph *in, sglir_graph **out)
 {
     sglcore_arena arena = { .env = p->env };
@@ -275,6 +287,7 @@ static sgl_status run(sglpass_narrowing *p, const sglir_graph *in, sglir_graph *
             p->cast_narrow[v] = p->cast_wide[v] = SGLIR_NONE;
         }
         status = sglir_mark_live(in, live);
+        if (status == SGL_OK) mark_for_regions(in, live);
         if (status == SGL_OK) status = walk(p, live);
         if (status != SGL_OK) p->rewrite.to->status = status;
         status = sglir_rewrite_end(&p->rewrite, p->scale == SGLIR_NONE, out);
