@@ -1,5 +1,5 @@
 -- Recurrent layers that learn a text, byte by byte.
---   sgl train examples/lstm.lua --data FILE                           a minute on two cores
+--   sgl train examples/lstm.lua --data FILE
 --   sgl train examples/lstm.lua --data FILE --set cell=gru
 --   sgl generate lstm.run --prompt "In the beginning"
 

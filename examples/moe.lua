@@ -1,6 +1,6 @@
 -- A Llama of experts that learns a text, byte by byte. In the log stand each expert's share of the choices and what was
 -- dropped; over the last 50 steps each of the eight holds 10.6 to 14.5% in every layer, and 0.1% are dropped.
---   sgl train examples/moe.lua --data FILE --log FILE                 two minutes on two cores
+--   sgl train examples/moe.lua --data FILE --log FILE
 --   sgl train examples/moe.lua --data FILE --set balance=0 --set bias_rate=0.001     balance by the bias alone
 
 local sgl = require "sgl"
