@@ -132,7 +132,7 @@ static sglir_graph *draw_graph(sglcore_env *env, uint64_t seed)
     for (int i = 0; i < 4; i++) draw(&d, 2);
     draw_dims(&d);
     for (int i = 0; i < 3; i++) {
-        char name[8];
+        char name[16];
         sglir_type type = sglir_type_make(d.dtype, d.rank, d.dims);
         if (i == 2) type.dims[draw(&d, (uint64_t)d.rank)] = 1;
         snprintf(name, sizeof name, "x%d", i);
@@ -141,7 +141,7 @@ static sglir_graph *draw_graph(sglcore_env *env, uint64_t seed)
     int steps = 8 + (int)draw(&d, 24);
     for (int i = 0; i < steps && sglir_status(d.g) == SGL_OK; i++) join(&d, kinds[draw(&d, 8)](&d));
     for (int i = 0; i < 6 && sglir_status(d.g) == SGL_OK; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "y%d", i);
         sglir_output_add(d.g, SGLIR_FETCH, name,
                          d.pool[d.count - 1 - (int)draw(&d, (uint64_t)(d.count < 8 ? d.count : 8))]);
