@@ -86,11 +86,12 @@ static sgl_status write_svg(sgl_vm *vm, const sgl_program *program, const char *
 int command_memory(int argc, char **argv)
 {
     command_settings settings = { 0 };
-    const char *svg = NULL, *format = "text", *which = "train";
+    const char *svg = NULL, *format = "text", *which = "train", *bound = NULL;
     const command_option options[] = {
         { "--svg", 's', &svg, "FILE", "draw the lifetimes" },
         { "--format", 's', &format, "FORMAT", "text (default) or json" },
         { "--graph", 's', &which, "NAME", "train (default), init, eval or decode" },
+        { "--memory", 's', &bound, "BYTES", "a bound, such as 2GiB: what to make again instead of keeping it" },
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { 0 },
     };
@@ -105,10 +106,14 @@ int command_memory(int argc, char **argv)
     look l = { .vm = command_open(0, stderr) };
     if (!l.vm) return COMMAND_FAILED;
     sgl_program *program = NULL;
-    sgl_status status = open_look(&l, positional[0], &settings, which);
+    bool fits = !bound || command_set(&settings, "plan.memory", bound);
+    sgl_status status =
+        fits ? open_look(&l, positional[0], &settings, which) : sgl_fail(l.vm, SGL_LIMIT, "too many settings");
     if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
     if (status == SGL_OK && svg) status = write_svg(l.vm, program, svg);
     if (status == SGL_OK) status = sgl_program_report(program, "memory", format, command_write, stdout);
+    if (status == SGL_OK && strcmp(format, "text") == 0)
+        status = sgl_memory_trade(l.session, l.graph, l.plan, command_write, stdout);
     code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
     sgl_close(l.vm);
     return code;

@@ -20,7 +20,7 @@
 typedef struct train_options {
     int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
     command_settings settings;
-    const char *data, *out, *resume, *init_from, *log, *device, *profile;
+    const char *data, *out, *resume, *init_from, *log, *device, *profile, *memory;
     bool quiet, trace_nan;
 } train_options;
 
@@ -141,6 +141,7 @@ static bool add_own_settings(const train_options *o, command_settings *settings,
         snprintf(storage[i], 32, "%lld", (long long)numbers[i].value);
         if (!command_set(settings, numbers[i].key, storage[i])) return false;
     }
+    if (o->memory && !command_set(settings, "plan.memory", o->memory)) return false;
     return !o->data || command_set(settings, "data.path", o->data);
 }
 
@@ -425,6 +426,8 @@ int command_train(int argc, char **argv)
         { "--eval-every", 'i', &o.eval_every, "N", "held-out loss every N steps, 0: at the end alone" },
         { "--log", 's', &o.log, "FILE", "one JSON object per step" },
         { "--device", 's', &o.device, "NAME", "cpu (default) or null (plans, computes nothing)" },
+        { "--memory", 's', &o.memory, "BYTES",
+          "a bound, such as 2GiB: what does not fit is made again in the backward instead of being kept" },
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core); results do not depend on it" },
         { "--seed", 'i', &o.seed, "N", "of initial weights, dropout and the order of data (default 0)" },
         { "--profile", 'o', &o.profile, "N",

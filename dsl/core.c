@@ -188,6 +188,7 @@ int sgldsl_open_core(lua_State *L)
         { "input", sgldsl_core_input },
         { "fetch", sgldsl_core_fetch },
         { "update", sgldsl_core_update },
+        { "recompute", sgldsl_core_recompute },
         { "emit", sgldsl_core_emit },
         { "constant", sgldsl_core_constant },
         { "grad", sgldsl_core_grad },

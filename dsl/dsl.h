@@ -234,6 +234,7 @@ int sgldsl_core_scope(lua_State *L);
 int sgldsl_core_input(lua_State *L);
 int sgldsl_core_fetch(lua_State *L);
 int sgldsl_core_update(lua_State *L);
+int sgldsl_core_recompute(lua_State *L);
 int sgldsl_core_grad(lua_State *L);
 int sgldsl_core_reaches(lua_State *L);
 /* Dims of a type from the list at `index`; raises, naming what they are for. */

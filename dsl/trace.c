@@ -252,6 +252,16 @@ int sgldsl_core_fetch(lua_State *L) { return add_output(L, "fetch", sgl_output_f
 
 int sgldsl_core_update(lua_State *L) { return add_output(L, "update", sgl_output_update); }
 
+/* (path): what the module makes for itself is made again for the backward */
+int sgldsl_core_recompute(lua_State *L)
+{
+    const char *path = sgldsl_name(L, 1, "recompute");
+    sgldsl_graph *graph = sgldsl_tracing(L, "recompute");
+    sgldsl_grow(L, graph, 1 + (int64_t)strlen(path) / 16);
+    sgldsl_check(L, sgl_graph_recompute(graph->graph, path));
+    return 0;
+}
+
 /* ---- gradients ------------------------------------------------------------------------------------------------------------ */
 
 /* (scalar, list of tensors) -> list of gradients */

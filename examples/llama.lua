@@ -10,6 +10,7 @@ local cfg = sgl.config { -- any field: sgl train llama.lua --set layers=12
   vocab = 256, dim = 128, layers = 4, heads = 4, kv_heads = 2, ffn = 384, -- the model: 0.8 million parameters
   seq = 128, batch = 16, text = "", -- the data: `batch` sequences of `seq` bytes a step
   steps = 400, lr = 3e-3, warmup = 50, weight_decay = 0.1, clip = 1.0, dropout = 0.0, micro = 1,
+  recompute = 0, -- so many blocks keep their input alone; the backward makes the rest again
 }
 
 local depth = (2 * cfg.layers) ^ -0.5 -- what adds to the residual stream starts smaller in deep models
@@ -27,7 +28,8 @@ local function block()
   end)
 end
 
-local embed, blocks, norm = nn.embedding(cfg.vocab, cfg.dim), nn.stack(cfg.layers, block), nn.rms_norm(cfg.dim)
+local embed, norm = nn.embedding(cfg.vocab, cfg.dim), nn.rms_norm(cfg.dim)
+local blocks = nn.stack(cfg.layers, block, { recompute = cfg.recompute })
 local model = nn.module("llama", { embed = embed, blocks = blocks, norm = norm }, function(tokens)
   return nn.tied_head(embed, norm(blocks(embed(tokens))))
 end)

@@ -369,6 +369,13 @@ sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *typ
     return SGL_OK;
 }
 
+sgl_status sgl_graph_recompute(sgl_graph *graph, const char *path)
+{
+    SGLSESSION_NEEDS(graph && path && *path, graph ? graph->vm : NULL, "graph or path is NULL, or the path is empty");
+    sglir_recompute(graph->ir, path);
+    return settle(graph);
+}
+
 static sgl_status add_output(sgl_graph *graph, const char *call, sglir_output_role role, const char *name,
                              sgl_value value)
 {

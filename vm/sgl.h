@@ -223,6 +223,9 @@ SGL_API sgl_status sgl_graph_extract(const sgl_graph *graph, const sgl_value *va
 SGL_API sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *type);
 
 /* Names a value to be read after a step, or the new value of the parameter or state `name`. */
+/* Marks a module path ("blocks.0"; all within it counts too): what the backward needs of its inner values is made again
+ * there, instead of being kept; what it hands on is kept. Changes memory and time, no number. */
+SGL_API sgl_status sgl_graph_recompute(sgl_graph *graph, const char *path);
 SGL_API sgl_status sgl_output_fetch(sgl_graph *graph, const char *name, sgl_value value);
 SGL_API sgl_status sgl_output_update(sgl_graph *graph, const char *name, sgl_value value);
 
@@ -285,6 +288,10 @@ SGL_API sgl_status sgl_state_write(sgl_session *session, const char *name, const
 /* Prints the graph as it is after `pass` ("" or NULL: as traced; "all": as frozen). format: "text" or "dot". */
 SGL_API sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *pass,
                                    const char *format, sgl_write_fn write, void *user);
+/* Text: what recompute could spare of the graph's program, beside what the plan has chosen: for several amounts the bytes
+ * and, against keeping everything, how many more flops and bytes moved. Nothing, where the backward keeps nothing. */
+SGL_API sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
+                                    sgl_write_fn write, void *user);
 /* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot; format
  * "json": the same as data, below), "kernels" (format "text": the program's text with each fused kernel described, step by
  * step, under the first instruction that launches it), "summary" (format "json": counts, bytes, flops).

@@ -17,7 +17,8 @@ local several = { -- files with more than one layer
 }
 
 ---@class sgl.nn
-local nn = { module = base.module, parameter = base.parameter, buffer = base.buffer, init = require "sgl.nn.initial" }
+local nn = { module = base.module, parameter = base.parameter, buffer = base.buffer, init = require "sgl.nn.initial",
+  recompute = base.recompute }
 
 local where = {}
 for _, name in ipairs(layers) do where[name] = "sgl.nn." .. name end
@@ -25,7 +26,7 @@ for file, names in pairs(several) do
   for _, name in ipairs(names) do where[name] = "sgl.nn." .. file end
 end
 
-local names = { "module", "parameter", "buffer", "init" }
+local names = { "module", "parameter", "buffer", "init", "recompute" }
 for known in pairs(where) do names[#names + 1] = known end
 table.sort(names)
 

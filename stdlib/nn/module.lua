@@ -100,6 +100,7 @@ local function buffer(options) return setmetatable(parameter(options), Buffer) e
 ---@class sgl.module
 ---@field kind string
 ---@field path string?
+---@field recomputed boolean?
 local Module = {}
 
 function Module.__index(self, key)
@@ -110,6 +111,7 @@ end
 
 function Module.__call(self, ...)
   if not self.path then core.error(("%s: this module belongs to no model of a job"):format(self.kind)) end
+  if self.recomputed and trace.mode() == "train" then core.recompute(self.path) end
   return trace.within(self.path, self.forward, ...)
 end
 
@@ -237,7 +239,18 @@ local function module(kind, children, forward)
   return setmetatable({ kind = kind, children = children, forward = forward, serial = serial() }, Module)
 end
 
+--- The module, marked: what its backward needs of what it makes is made again there, instead of being kept. Less
+--- memory, more time, the same numbers (Chen et al., arXiv:1604.06174).
+---@param marked sgl.module
+---@return sgl.module the same
+local function recompute(marked)
+  if not is_module(marked) then core.error("recompute: give a module, not a " .. type(marked)) end
+  rawset(marked, "recomputed", true)
+  return marked
+end
+
 return {
+  recompute = recompute,
   module = module, parameter = parameter, buffer = buffer, is_module = is_module, is_parameter = is_parameter,
   is_buffer = is_buffer,
 }

@@ -2,12 +2,13 @@
 --- Comes in: { mesh = { dp = 1 }, micro = 1, precision = "fp32" }. Goes out: the same, checked, with `--set
 --- plan.KEY=value`
 --- applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the same numbers.
+--- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
 local core = require "sgl.core"
 local names_of = require "sgl.names"
 
 local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
-local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "disable" }
+local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "disable" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
 local function count(name, value)
@@ -16,6 +17,19 @@ local function count(name, value)
     core.error(("plan: %s must be an integer of at least 1, not '%s'"):format(name, tostring(value)))
   end
   return number
+end
+
+local units = { [""] = 1, b = 1, k = 1e3, kb = 1e3, m = 1e6, mb = 1e6, g = 1e9, gb = 1e9, t = 1e12, tb = 1e12,
+  kib = 2 ^ 10, mib = 2 ^ 20, gib = 2 ^ 30, tib = 2 ^ 40 }
+
+-- Bytes of 2147483648, "2GiB", "512 MiB", "1.5e9"; 0: no bound.
+local function bytes(value)
+  local number, unit = tostring(value):match "^%s*([%d.]+[eE]?%+?%d*)%s*(%a*)%s*$"
+  local count = tonumber(number) and units[unit:lower()] and tonumber(number) * units[unit:lower()]
+  if not count or count >= 2 ^ 62 then
+    core.error(("plan: memory must be a number of bytes, such as 2e9 or '2GiB', not '%s'"):format(tostring(value)))
+  end
+  return math.floor(count)
 end
 
 local function apply(plan, key, value)
@@ -46,7 +60,8 @@ Plan.__index = Plan
 function Plan:fields()
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
-    scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, disable = self.disable,
+    scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
+    disable = self.disable,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
   return flat
@@ -63,7 +78,7 @@ end
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, disable: string? }?
 return function(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   if options and options.mesh ~= nil and type(options.mesh) ~= "table" then
@@ -82,6 +97,7 @@ return function(options)
   check_names(plan.mesh, axes, "mesh axis")
   for axis, extent in pairs(plan.mesh) do plan.mesh[axis] = count("mesh." .. axis, extent) end
   plan.micro = count("micro", plan.micro)
+  if plan.memory ~= nil then plan.memory = bytes(plan.memory) end
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do
     if plan[name] ~= nil then plan[name] = count(name, plan[name]) end
   end

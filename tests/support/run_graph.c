@@ -126,7 +126,8 @@ typedef struct runner {
     int64_t space_bytes[5];
 } runner;
 
-static const char *const optional_passes[] = { "simplify", "sections", "simplify-again", "fuse", "schedule", NULL };
+static const char *const optional_passes[] = { "simplify", "sections", "simplify-again", "recompute", "fuse",
+                                               "schedule", NULL };
 
 const char *run_optional_pass(int index) { return optional_passes[index]; }
 
@@ -136,7 +137,10 @@ static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options 
     sglplan_init(&plan);
     plan.mesh[SGLIR_AXIS_MICRO] = options->micro > 0 ? options->micro : 1;
     for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
-    const sglpass_context context = { .env = &r->env, .plan = &plan, .workspace = sglexec_device_cpu.workspace };
+    /* All is made again that can be, unless that pass is left out. */
+    const sglpass_context context = {
+        .env = &r->env, .plan = &plan, .workspace = sglexec_device_cpu.workspace, .give_back = INT64_MAX
+    };
     /* A graph of this env: what a pass frees was counted where it was asked for. */
     sglcore_text text = ir_case_print(g->env, g);
     sgl_status parsed = sglir_parse(&r->env, "case", text.data, strlen(text.data), &r->placed);

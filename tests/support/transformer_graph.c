@@ -76,6 +76,9 @@ static sglir_id turned(tracer *t, sglir_id x)
 static sglir_id block(tracer *t, int layer, sglir_id x)
 {
     const transformer_sizes *s = t->sizes;
+    char scope[32];
+    snprintf(scope, sizeof scope, "blocks.%d", layer);
+    sglir_set_origin(t->g, "", 0, scope, "");
     sglir_id norm1 = parameter(t, layer, "norm1", 1, s->dim, 0), wq = parameter(t, layer, "wq", 2, s->dim, s->dim);
     sglir_id wk = parameter(t, layer, "wk", 2, s->dim, s->dim), wv = parameter(t, layer, "wv", 2, s->dim, s->dim);
     sglir_id wo = parameter(t, layer, "wo", 2, s->dim, s->dim), norm2 = parameter(t, layer, "norm2", 1, s->dim, 0);
@@ -174,6 +177,7 @@ static void trace(tracer *t)
     const sglir_id args[] = { embed, tokens };
     sglir_id x = build(t, SGLIR_OP_GATHER, 2, args, NULL, 0);
     for (int layer = 0; layer < s->layers; layer++) x = block(t, layer, x);
+    sglir_set_origin(t->g, "", 0, "", "");
     x = norm(t, x, parameter(t, -1, "norm", 1, s->dim, 0));
     optimize(t, loss_of(t, x, embed, targets));
 }

@@ -61,6 +61,8 @@ static void test_refusals(void **state)
             "plan: with mesh.tp = 2048 the mesh spans 2097152 ranks, and 1048576 are the most there may be");
     refused(&plan, SGLIR_S("micro", "2"), SGL_INVALID_ARGUMENT, "plan: micro must be a whole number, not a text");
     refused(&plan, SGLIR_S("disable", NULL), SGL_INVALID_ARGUMENT, "plan: disable must be a text, not nothing");
+    refused(&plan, SGLIR_I("memory", -1), SGL_INVALID_ARGUMENT, "plan: memory is -1 bytes; give 0 for no bound");
+    refused(&plan, SGLIR_S("memory", "2GiB"), SGL_INVALID_ARGUMENT, "plan: memory must be a whole number, not a text");
     refused(&plan, SGLIR_S("precision", "fp23"), SGL_INVALID_ARGUMENT,
             "plan: precision \"fp23\" is none of fp32, fp64, bf16, fp16; did you mean 'fp32'?");
     accepted(&plan, SGLIR_S("precision", "bf16"));
@@ -93,7 +95,7 @@ static void test_text_and_hash(void **state)
     assert_int_equal(sglplan_print(&plan, &env, &text), SGL_OK);
     assert_string_equal(text.data, "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
                                    "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
-                                   "max_skips = 20\nunfused = 0\ndisable = \"\"\n");
+                                   "max_skips = 20\nunfused = 0\nmemory = 0\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
@@ -105,6 +107,9 @@ static void test_text_and_hash(void **state)
     accepted(&other, SGLIR_I("max_skips", 3));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_I("max_skips", 20));
+    accepted(&other, SGLIR_I("memory", (int64_t)2 << 30));
+    assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_I("memory", 0));
     assert_true(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("disable", "fuse"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));

@@ -54,6 +54,7 @@ void sglir_graph_free(sglir_graph *graph)
     sglcore_vec_free(env, &graph->origins);
     sglcore_vec_free(env, &graph->outputs);
     sglcore_vec_free(env, &graph->members);
+    sglcore_vec_free(env, &graph->recomputed);
     sglcore_vec_free(env, &graph->open);
     sglcore_map_free(env, &graph->names);
     sglcore_strings_free(graph->strings);
@@ -206,6 +207,18 @@ static sgl_status check_update(sglir_graph *g, const char *name, sglir_id value)
     char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
     return sglir_fail_here(g, "update", "\"%s\" is %s, its new value is %s", name, sglir_type_text(want, a, sizeof a),
                            sglir_type_text(have, b, sizeof b));
+}
+
+void sglir_recompute(sglir_graph *g, const char *path)
+{
+    uint32_t interned;
+    if (g->status != SGL_OK) return;
+    sgl_status status = sglcore_intern(g->strings, path, strlen(path), &interned);
+    for (int64_t i = 0; i < g->recomputed.count && status == SGL_OK; i++) {
+        if (g->recomputed.data[i] == interned) return;
+    }
+    if (status == SGL_OK) status = sglcore_vec_push(g->env, &g->recomputed, interned);
+    if (status != SGL_OK) sglir_stick(g, status);
 }
 
 void sglir_output_add(sglir_graph *g, sglir_output_role role, const char *name, sglir_id value)

@@ -148,6 +148,25 @@ static void add_names_and_places(sglcore_hasher *h, const sglir_graph *g, sglir_
     }
 }
 
+static void add_scopes(sglcore_hasher *h, const sglir_graph *g, sglir_id id)
+{
+    const sglir_region *region = &g->regions.data[id];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
+        add_string(h, g, g->origins.data[node->origin].scope);
+        for (uint32_t r = 0; r < node->region_count; r++) add_scopes(h, g, node->region_first + r);
+    }
+}
+
+/* The marks, and what they speak of: the scope of each node. Without marks no scope matters. */
+static void add_recomputed(sglcore_hasher *h, const sglir_graph *g)
+{
+    if (g->recomputed.count == 0) return;
+    sglcore_hasher_u64(h, (uint64_t)g->recomputed.count);
+    for (int64_t i = 0; i < g->recomputed.count; i++) add_string(h, g, g->recomputed.data[i]);
+    add_scopes(h, g, 0);
+}
+
 sglcore_hash sglir_job_hash(const sglir_graph *g)
 {
     sglcore_hash math = sglir_math_hash(g);
@@ -167,6 +186,7 @@ sglcore_hash sglir_job_hash(const sglir_graph *g)
         sglcore_hasher_u64(&h, (uint64_t)member->offset);
         add_type(&h, &member->type);
     }
+    add_recomputed(&h, g);
     for (int i = 1; i < 5; i++) sglcore_hasher_u64(&h, (uint64_t)g->space_bytes[i]);
     sglcore_hasher_u64(&h, (uint64_t)g->arena_lower_bound);
     return sglcore_hasher_end(&h);

@@ -68,6 +68,13 @@ sgl_status sglir_infer_same(const sglir_infer *in)
     return SGL_OK;
 }
 
+/* x as it is, whatever it owes; of y nothing matters but that it is there. */
+sgl_status sglir_infer_after(const sglir_infer *in)
+{
+    in->results[0] = *sglir_infer_arg(in, 0);
+    return SGL_OK;
+}
+
 /* All of one dtype and shape, which are the result's. */
 static sgl_status alike(const sglir_infer *in)
 {

@@ -194,6 +194,8 @@ typedef struct sglir_graph {
     SGLCORE_VEC(sglir_origin) origins; /* [0] is "nowhere" */
     SGLCORE_VEC(sglir_output) outputs;
     SGLCORE_VEC(sglir_member) members;
+    /* Interned module paths whose inner values the backward makes again. */
+    SGLCORE_VEC(uint32_t) recomputed;
     sglcore_map names;          /* { name, 0 }: the INPUT of that name; { name, 1 + role }: the output */
     int64_t space_bytes[5];     /* per sglir_space, after `memory` */
     int64_t arena_lower_bound;  /* largest sum of live bytes, after `memory` */
@@ -242,9 +244,13 @@ sglir_id sglir_build(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_
 sglir_id sglir_input(sglir_graph *g, sgl_role role, const char *name, const sglir_type *type);
 void sglir_output_add(sglir_graph *g, sglir_output_role role, const char *name, sglir_id value);
 
+/* Marks what nodes of the module path (their origin's scope, or one within it) make: the backward makes it again. */
+void sglir_recompute(sglir_graph *g, const char *path);
+
 void sglir_set_origin(sglir_graph *g, const char *file, int line, const char *scope, const char *pass);
 void sglir_set_origin_of(sglir_graph *g, const sglir_origin *origin, const sglir_graph *from); /* strings re-interned */
-/* The place of `node` of `from` (which may be g), made by this pass. */
+/* The place of `node` of `from` (which may be g), made by this pass; what autodiff has made stays autodiff's, whoever
+ * works it over, so that forward and backward can be told apart to the end. */
 void sglir_set_origin_made(sglir_graph *g, const sglir_graph *from, sglir_id node, const char *pass);
 sgl_status sglir_fail_node(sglir_graph *g, sglir_id node, sgl_status status, const char *format, ...) SGL_PRINTF(4, 5);
 sgl_status sglir_fail_here(sglir_graph *g, const char *op, const char *format, ...)
@@ -335,6 +341,8 @@ bool sglir_labels_of(const sglir_graph *g, const sglir_node *node, sglir_labels 
 
 /* ---- walk: what passes ask ----------------------------------------------------------------------------------- */
 
+/* The node was made by the pass, as its origin says. */
+bool sglir_is_made_by(const sglir_graph *g, const sglir_node *node, const char *pass);
 /* Number of uses of each value as argument, region result or output; out has values.count entries. */
 void sglir_count_uses(const sglir_graph *g, uint32_t *out);
 /* Marks (1) in out[values.count] every value that depends on one of `from`, within the top region and below. */

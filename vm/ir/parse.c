@@ -183,6 +183,15 @@ static bool parse_member(sglir_parser *p)
     return status == SGL_OK || sglir_parse_fails(p, status);
 }
 
+/* recompute "blocks.0" */
+static bool parse_recomputed(sglir_parser *p)
+{
+    const char *path;
+    if (!sglir_lex_advance(&p->lexer) || !sglir_lex_string(&p->lexer, &path)) return false;
+    sglir_recompute(p->g, path);
+    return sglir_status(p->g) == SGL_OK || sglir_parse_fails(p, sglir_status(p->g));
+}
+
 /* memory {arena=4096, state=0, io=0, const=0, lower_bound=4096} */
 static bool parse_memory(sglir_parser *p)
 {
@@ -212,6 +221,8 @@ static bool parse_block(sglir_parser *p)
             good = parse_output(p, SGLIR_UPDATE);
         } else if (top && sglir_lex_is_word(&p->lexer, "member")) {
             good = parse_member(p);
+        } else if (top && sglir_lex_is_word(&p->lexer, "recompute")) {
+            good = parse_recomputed(p);
         } else if (top && sglir_lex_is_word(&p->lexer, "memory")) {
             good = parse_memory(p);
         } else if (sglir_lex_is_sign(&p->lexer, '}') || sglir_lex_is_word(&p->lexer, "yield")) {

@@ -307,6 +307,16 @@ static void print_members(sink *s)
     }
 }
 
+static void print_recomputed(sink *s)
+{
+    const sglir_graph *g = s->p.g;
+    for (int64_t i = 0; i < g->recomputed.count; i++) {
+        PUT(&s->p, "  recompute ");
+        put_string(&s->p, sglcore_string(g->strings, g->recomputed.data[i]));
+        PUT(&s->p, "\n");
+    }
+}
+
 static void print_memory(sink *s)
 {
     const sglir_graph *g = s->p.g;
@@ -331,6 +341,7 @@ sgl_status sglir_print(const sglir_graph *g, sgl_write_fn write, void *user)
     print_nodes(&s, 0, 1);
     print_outputs(&s);
     print_members(&s);
+    print_recomputed(&s);
     print_memory(&s);
     PUT(&s.p, "}\n");
     flush(&s, 1);

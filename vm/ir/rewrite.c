@@ -201,6 +201,7 @@ void sglir_copy_around(sglir_rewrite *rewrite, sglir_id node, sglir_filler fille
 void sglir_set_origin_made(sglir_graph *g, const sglir_graph *from, sglir_id node, const char *pass)
 {
     const sglir_origin origin = from->origins.data[sglir_node_at(from, node)->origin]; /* g may be from, and grows */
+    if (sglir_is_made_by(from, sglir_node_at(from, node), "autodiff")) pass = "autodiff";
     sglir_set_origin(g, sglcore_string(from->strings, origin.file), origin.line,
                      sglcore_string(from->strings, origin.scope), pass);
 }
@@ -230,6 +231,8 @@ sgl_status sglir_rewrite_begin(sglcore_env *env, const sglir_graph *from, const 
         return SGL_OUT_OF_MEMORY;
     }
     for (int64_t i = 0; i < from->values.count; i++) rewrite->map[i] = SGLIR_NONE;
+    for (int64_t i = 0; i < from->recomputed.count; i++)
+        sglir_recompute(rewrite->to, sglcore_string(from->strings, from->recomputed.data[i]));
     return SGL_OK;
 }
 

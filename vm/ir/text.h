@@ -13,6 +13,7 @@
  *     fetch "loss" %3
  *     update "embed.weight" %0
  *     member "embed.weight" of "params" role parameter offset 0 : f32[256,384]
+ *     recompute "blocks.0"
  *     memory {arena=4096, state=0, io=0, const=0, lower_bound=4096}
  *   }
  *

@@ -353,6 +353,7 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_COND:
     case SGLIR_OP_WHILE:
     case SGLIR_OP_COPY:
+    case SGLIR_OP_AFTER:
     case SGLIR_OP_FUSED: return true;
     case SGLIR_OP_CONSTANT: return sglir_type_of(g, node->out_first)->rank == 0;
     default: return (sglir_ops[node->op].flags & SGLIR_COMPOSITE) && !(sglir_ops[node->op].flags & SGLIR_ELEMENTWISE);

@@ -14,6 +14,11 @@ static void clear(void *out, size_t bytes)
 
 static const sglir_region *region_at(const sglir_graph *g, sglir_id region) { return &g->regions.data[region]; }
 
+bool sglir_is_made_by(const sglir_graph *g, const sglir_node *node, const char *pass)
+{
+    return strcmp(sglcore_string(g->strings, g->origins.data[node->origin].pass), pass) == 0;
+}
+
 void sglir_count_uses(const sglir_graph *g, uint32_t *out)
 {
     clear(out, (size_t)g->values.count * sizeof *out);

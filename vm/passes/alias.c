@@ -8,7 +8,10 @@
 
 /* ---- views -------------------------------------------------------------------------------------------------- */
 
-bool sglpass_is_view(const sglir_node *node) { return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK; }
+bool sglpass_is_view(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER;
+}
 
 /* Makers have smaller ids than users, so roots are known when they are asked for. Values inside of kernels are their
  * own roots: nothing there is stored. */

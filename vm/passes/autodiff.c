@@ -328,7 +328,9 @@ static sgl_status run(autodiff *a, const sglir_graph *in, sglir_graph **out)
         sglir_graph *next = NULL;
         status = next_step(a, now);
         if (a->step == LAST && a->due.count > 0) a->step = EXPAND; /* stand-ins are copied as they are: one walk more */
-        if (status == SGL_OK) status = sglir_rewrite_graph(a->env, now, "autodiff", rule_walk, a, &next);
+        /* What is only taken apart stays a part of the forward: origins tell the two apart to the end. */
+        const char *pass = a->step == EXPAND ? "autodiff" : "decompose";
+        if (status == SGL_OK) status = sglir_rewrite_graph(a->env, now, pass, rule_walk, a, &next);
         sglir_graph_free(made);
         now = made = next;
         exchange_list walked = a->due;

@@ -19,7 +19,8 @@ typedef struct sglpass_context {
     const sglir_graph *layout;
     int64_t (*workspace)(const sglir_graph *g, sglir_id node); /* of the device; NULL: none needs any */
     const volatile sig_atomic_t *interrupted;                  /* not 0: the host asks to stop; NULL: nobody can */
-    bool *changed; /* where the pass says whether its result differs from what came in; NULL: nobody asks */
+    int64_t give_back; /* bytes of the peak that recompute spares beyond what is marked: against a bound */
+    bool *changed;     /* where the pass says whether its result differs from what came in; NULL: nobody asks */
 } sglpass_context;
 
 /* For the end of a pass. A result of fewer nodes has lost dead ones: that is a change too. */
@@ -46,8 +47,11 @@ extern const sglpass sglpass_pipeline[];
  * verifying, dumping and disabling as plan and knobs say; a failure names the pass. INTERRUPTED: the host asked to. */
 sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list, const sglir_graph *in,
                             const char *until, sglir_graph **out);
-/* The same with the pipeline. */
+/* The same with the pipeline. Where the plan sets a bound on memory, and the program does not fit, recompute and what
+ * follows run again with more to spare; LIMIT: the least that could be reached is still too much. */
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out);
+/* All bytes of a placed graph, of all spaces. */
+int64_t sglpass_bytes(const sglir_graph *placed);
 
 sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_precision(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
@@ -55,6 +59,7 @@ sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *i
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_recompute(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_fuse(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_memory(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

@@ -8,9 +8,10 @@
  *     sections    parameters and states become ranges of few long sections
  *     decompose   composites that the device does not run whole become primitives
  *     simplify    once more, over what the passes made
+ *     recompute   what the backward makes again instead of keeping it, as marked or against a bound on memory
  *     fuse        nodes become kernels
  *     schedule    the order that needs least memory
- *     memory      every stored value gets its place
+ *     memory      every stored value gets its place; over the bound: back to recompute, a few times at most
  *   placed graph ──► exec/freeze
  *
  * Comes in: a traced graph, a plan, the session's layout. Goes out: a placed graph. After each pass the verifier looks
@@ -34,6 +35,8 @@ const sglpass sglpass_pipeline[] = {
     { "decompose", sglpass_decompose, SGLIR_PER_RANK, false,
       "composites without a kernel of their own become primitives" },
     { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "simplify over what the passes made" },
+    { "recompute", sglpass_recompute, SGLIR_PER_RANK, true,
+      "makes values again for the backward instead of keeping them" },
     { "fuse", sglpass_fuse, SGLIR_FUSED, false, "groups nodes into kernels" },
     { "schedule", sglpass_schedule, SGLIR_FUSED, true, "orders nodes so that few bytes live at once" },
     { "memory", sglpass_memory, SGLIR_PLACED, false, "gives every stored value its place" },
@@ -191,6 +194,83 @@ static sgl_status check_asked(const sglpass_context *context)
 
 /* ---- the run ------------------------------------------------------------------------------------------------------------ */
 
+static bool is_left_out(const sglpass_context *context, const sglpass *pass)
+{
+    if (context->plan->unfused && pass->run == sglpass_fuse) return true;
+    return pass->optional &&
+           (sglplan_disables(context->plan, pass->name) || sglcore_knob_lists(SGLCORE_KNOB_DISABLE, pass->name));
+}
+
+/* From the pass of number `first` on. *out NULL: all were left out. kept: where the graph goes that recompute was given,
+ * unless that is `in`; NULL: nobody wants it. */
+static sgl_status run_range(const sglpass_context *context, const sglpass *list, int first, const sglir_graph *in,
+                            const char *until, sglir_graph **out, sglir_graph **kept)
+{
+    const sglir_graph *now = in;
+    sglir_graph *made = NULL;
+    for (int i = first; list[i].name; i++) {
+        if (!is_left_out(context, &list[i])) {
+            sglir_graph *next = NULL;
+            sgl_status status = run_one(context, i + 1, &list[i], now, &next);
+            if (kept && list[i].run == sglpass_recompute)
+                *kept = made;
+            else
+                sglir_graph_free(made);
+            if (status != SGL_OK) return status;
+            now = made = next;
+        }
+        if (until && strcmp(until, list[i].name) == 0) break;
+    }
+    *out = made;
+    return SGL_OK;
+}
+
+/* ---- a bound on memory ------------------------------------------------------------------------------------------------ */
+
+enum { MOST_TURNS = 6 };
+
+int64_t sglpass_bytes(const sglir_graph *placed)
+{
+    int64_t bytes = 0;
+    for (int space = SGLIR_SPACE_ARENA; space <= SGLIR_SPACE_CONST; space++) bytes += placed->space_bytes[space];
+    return bytes;
+}
+
+static sgl_status fail_bound(const sglpass_context *context, const sglir_graph *g)
+{
+    const int64_t *bytes = g->space_bytes;
+    return sglcore_fail(
+        context->env, SGL_LIMIT,
+        "plan: memory is %lld bytes, and program \"%s\" needs %lld at least: %lld of parameters and states, "
+        "%lld of values that live within a step, %lld of feeds, fetches and constants; a smaller batch or "
+        "more micro-batches (plan.micro) take less",
+        (long long)context->plan->memory, sglcore_string(g->strings, g->name), (long long)sglpass_bytes(g),
+        (long long)bytes[SGLIR_SPACE_STATE], (long long)bytes[SGLIR_SPACE_ARENA],
+        (long long)(bytes[SGLIR_SPACE_IO] + bytes[SGLIR_SPACE_CONST]));
+}
+
+/* Back to recompute with what it was given, and with more to spare each time: as much as the program is too large, and a
+ * part more, since what recompute sees on paper is not what memory finds. The last turn spares all that can be spared. */
+static sgl_status fit(const sglpass_context *given, const sglpass *list, const sglir_graph *before,
+                      sglir_graph **placed)
+{
+    sglpass_context context = *given;
+    int first = 0;
+    while (list[first].name && list[first].run != sglpass_recompute) first++;
+    bool can_spare = list[first].name && !is_left_out(given, &list[first]);
+    int64_t over = sglpass_bytes(*placed) - context.plan->memory;
+    for (int turn = 1; can_spare && over > 0 && turn <= MOST_TURNS; turn++) {
+        sglir_graph *next = NULL;
+        context.give_back = turn < MOST_TURNS ? context.give_back + over + context.give_back / 4 : INT64_MAX;
+        SGLCORE_TRY(run_range(&context, list, first, before, NULL, &next, NULL));
+        over = sglpass_bytes(next) - context.plan->memory;
+        bool better = sglpass_bytes(next) < sglpass_bytes(*placed);
+        sglir_graph_free(better ? *placed : next);
+        if (better) *placed = next;
+    }
+    return sglpass_bytes(*placed) > context.plan->memory ? fail_bound(given, *placed) : SGL_OK;
+}
+
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out)
 {
     return sglpass_run_list(context, sglpass_pipeline, in, until, out);
@@ -199,27 +279,18 @@ sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, co
 sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list, const sglir_graph *in,
                             const char *until, sglir_graph **out)
 {
-    const sglir_graph *now = in;
-    sglir_graph *made = NULL;
+    sglir_graph *kept = NULL;
     *out = NULL;
     SGLCORE_TRY(check_asked(context));
-    for (int i = 0; list[i].name; i++) {
-        const sglpass *pass = &list[i];
-        bool left_out = pass->optional && (sglplan_disables(context->plan, pass->name) ||
-                                           sglcore_knob_lists(SGLCORE_KNOB_DISABLE, pass->name));
-        left_out = left_out || (context->plan->unfused && pass->run == sglpass_fuse);
-        if (!left_out) {
-            sglir_graph *next = NULL;
-            sgl_status status = run_one(context, i + 1, pass, now, &next);
-            sglir_graph_free(made);
-            if (status != SGL_OK) return status;
-            now = made = next;
-        }
-        if (until && strcmp(until, pass->name) == 0) break;
-    }
-    if (!made)
-        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "the plan leaves out every pass up to '%s'",
-                            until ? until : "");
-    *out = made;
-    return SGL_OK;
+    sgl_status status = run_range(context, list, 0, in, until, out, &kept);
+    if (status == SGL_OK && *out == NULL)
+        status = sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "the plan leaves out every pass up to '%s'",
+                              until ? until : "");
+    bool placed = until == NULL || strcmp(until, "memory") == 0;
+    if (status == SGL_OK && placed && context->plan->memory > 0) status = fit(context, list, kept ? kept : in, out);
+    sglir_graph_free(kept);
+    if (status == SGL_OK) return SGL_OK;
+    sglir_graph_free(*out);
+    *out = NULL;
+    return status;
 }

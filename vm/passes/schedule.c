@@ -108,7 +108,7 @@ static sgl_status add_node(scheduler *s, sglir_id id)
     const sglir_node *node = node_at(s, id);
     s->unit_of[id] = NONE;
     if (is_leaf(node)) return SGL_OK;
-    if (sglpass_is_view(node)) {
+    if (sglpass_is_view(node) && node->op != SGLIR_OP_AFTER) { /* an order is a unit of its own, that makes nothing */
         const sglir_value *base = sglir_value_at(s->g, sglir_arg(s->g, node, 0));
         if (base->node == SGLIR_NONE || base->region != s->region || s->unit_of[base->node] == NONE) return SGL_OK;
         s->unit_of[id] = s->unit_of[base->node];
@@ -117,7 +117,8 @@ static sgl_status add_node(scheduler *s, sglir_id id)
     uint32_t unit = (uint32_t)s->units.count;
     s->unit_of[id] = unit;
     SGLCORE_TRY(sglcore_vec_push(s->env, &s->units, id));
-    for (uint32_t i = 0; i < node->out_count; i++) SGLCORE_TRY(add_buffer(s, node->out_first + i, unit));
+    for (uint32_t i = 0; i < node->out_count && !sglpass_is_view(node); i++)
+        SGLCORE_TRY(add_buffer(s, node->out_first + i, unit));
     return SGL_OK;
 }
 

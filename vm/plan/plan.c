@@ -10,7 +10,7 @@
 
 enum {
     SGLPLAN_MAX_EXTENT = 1 << 20, /* of one axis, and of the ranks that all axes span together */
-    FIELDS_AT_MOST = SGLIR_AXIS_COUNT + 6
+    FIELDS_AT_MOST = SGLIR_AXIS_COUNT + 7
 };
 
 /* Field name per axis: "mesh.dp", ..., and "micro" for the time axis, which spans no ranks. */
@@ -130,6 +130,16 @@ static sgl_status set_disable(sglcore_env *env, sglplan *plan, const sglir_named
     return SGL_OK;
 }
 
+static sgl_status set_memory(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    SGLCORE_TRY(check_kind(env, field, 'i'));
+    if (field->i < 0)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: memory is %lld bytes; give 0 for no bound",
+                            (long long)field->i);
+    plan->memory = field->i;
+    return SGL_OK;
+}
+
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
     const char *names[FIELDS_AT_MOST];
@@ -144,6 +154,8 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     }
     names[count++] = "precision";
     names[count++] = "disable";
+    names[count++] = "memory";
+    if (strcmp(field->name, "memory") == 0) return set_memory(env, plan, field);
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
     if (strcmp(field->name, "disable") == 0) return set_disable(env, plan, field);
     char hint[SGLCORE_HINT_ROOM];
@@ -170,6 +182,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     SGLCORE_TRY(sglcore_text_add(env, text, "precision = \"%s\"\n", precision_name(plan)));
     for (int i = 0; i < NUMBER_COUNT; i++)
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "memory = %lld\n", (long long)plan->memory));
     return sglcore_text_add(env, text, "disable = \"%s\"\n", plan->disable);
 }
 
@@ -183,6 +196,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     }
     sglcore_hasher_string(&hasher, precision_name(plan));
     for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
+    sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
     sglcore_hasher_string(&hasher, plan->disable);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
         if (plan->native[op]) sglcore_hasher_string(&hasher, sglir_ops[op].name);

@@ -6,7 +6,10 @@
 
 #include "session/lifetimes.h"
 
-static bool is_view(const sglir_node *node) { return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK; }
+static bool is_view(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER;
+}
 
 typedef struct collector {
     sglcore_env *env;

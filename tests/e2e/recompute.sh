@@ -1,0 +1,71 @@
+#!/bin/sh
+# What the backward makes again: the same checkpoint bytes with dropout, by marked blocks, by a child of each, in
+# micro-batches and against a bound, for one thread and two; bounds that cannot be kept say what is the least; the table
+# of `sgl memory`.
+. "$ROOT/tests/e2e/common.sh"
+
+yes 'the quick brown fox jumps over the lazy dog' | head -c 60000 >text
+
+# bytes_of OPTION...: a short run; its checkpoint's bytes, into the file `made`.
+bytes_of() {
+    rm -rf run
+    # shellcheck disable=SC2086
+    run 0 train "$LLAMA" $TINY --data text --set dropout=0.2 --steps 4 --quiet --out run "$@"
+    cat run/step-*/parameters.safetensors run/step-*/states.safetensors >made
+}
+same_bytes() {
+    bytes_of "$@"
+    cmp -s made wanted || fail "$*: other numbers"
+}
+
+bytes_of
+cp made wanted
+same_bytes --set recompute=1
+same_bytes --set recompute=2 --threads 1
+same_bytes --set recompute=2 --threads 2
+
+# A bound half way between all and the least, told by the table.
+# shellcheck disable=SC2086
+run 0 memory "$LLAMA" $TINY --set data.path=text --set dropout=0.2
+says out 'what memory costs' 'all kept' '50% of what can go' 'the least' 'as planned'
+says_not out 'made again as planned'
+column() { sed -n "s/^  $1 *//p" out | awk "{ print \$$2 }"; }
+bound=$(column '50% of what can go' 3) least=$(column 'the least' 3) all=$(column 'all kept' 3)
+holds "$least < $bound && $bound < $all"
+holds "$(column 'the least' 1) < $(column 'all kept' 1)"
+same_bytes --memory "$bound"
+# shellcheck disable=SC2086
+run 0 memory "$LLAMA" $TINY --set data.path=text --set dropout=0.2 --memory "$bound"
+says out 'made again as planned' 'recompute of' 'llama.lua:'
+holds "$(column 'as planned' 3) <= $bound"
+# shellcheck disable=SC2086
+refused 1 'plan: memory is 1000 bytes' 'at least' plan.micro -- train "$LLAMA" $TINY --data text --memory 1kB --out none
+# shellcheck disable=SC2086
+refused 1 "plan: memory must be a number of bytes, such as 2e9 or '2GiB', not 'much'" -- \
+    train "$LLAMA" $TINY --data text --memory much --out none
+
+# Micro-batches are a loop with a forward and a backward of its own.
+bytes_of --set micro=2
+cp made wanted
+same_bytes --set micro=2 --set recompute=2
+
+# In a script: true, a child's name, and what is neither.
+with() { sed "s/recompute = cfg.recompute/recompute = $1/" "$LLAMA" >again.lua; }
+bytes_of
+cp made wanted
+for how in true '"ffn"' '"attn"'; do
+    with "$how"
+    rm -rf run
+    # shellcheck disable=SC2086
+    run 0 train again.lua $TINY --data text --set dropout=0.2 --steps 4 --quiet --out run
+    cat run/step-*/parameters.safetensors run/step-*/states.safetensors >made
+    cmp -s made wanted || fail "recompute = $how: other numbers"
+    # shellcheck disable=SC2086
+    run 0 memory again.lua $TINY --set data.path=text --set dropout=0.2
+    says out 'made again as planned'
+done
+with '"mlp"'
+refused 1 "again.lua:" "stack: recompute: block 0 has no module 'mlp'" -- memory again.lua --set data.path=text
+with 9
+refused 1 "again.lua:" 'stack: recompute must be true, the name of a child or a number of blocks up to 4, not 9' -- \
+    memory again.lua --set data.path=text
