@@ -308,7 +308,7 @@ static void pad_task(void *context, int64_t task, int worker)
         bool within = from >= 0 && from % step == 0 && from / step < p->extent;
         if (p->halves) {
             pad_halves(j, at, within ? (outer * p->extent + from / step) * p->inner_bytes : -1);
-        } else if (within) {
+        } else if (within && p->inner_bytes > 0) {
             memcpy(to, x + (outer * p->extent + from / step) * p->inner_bytes, (size_t)p->inner_bytes);
         } else {
             sglcpu_spread(to, p->value, p->size, p->inner_bytes / p->size);

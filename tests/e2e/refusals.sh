@@ -158,7 +158,7 @@ bad 5 'local model = sgl.models.llama { vocab = 256, dim = 8, layers = 1, heads 
 optimizer 'adamw { lr = rate, betas = { 0.9, 0.99 } }' "no option 'betas'; here it is 'beta1' and 'beta2'"
 optimizer 'adamw { learning_rate = rate }' "'learning_rate'; here it is 'lr'"
 optimizer 'Adam { lr = rate }' "optim has no 'Adam'"
-optimizer 'sgd { lr = rate, zzzz = 1 }' "'zzzz'; there are clip, decays, lr, momentum, name, nesterov, weight_decay"
+optimizer 'sgd { lr = rate, zzzz = 1 }' "'zzzz'; there are clip, decays, ema, freeze, lr, lr_scale, momentum, name, nesterov, weight_decay"
 schedule 'cosine { peak = 1, T_max = 10 }' "'T_max'; here it is 'steps'"
 layer 'Linear(8, 8)' "here it is 'linear'"
 layer 'attention { dim = 8, n_heads = 2 }' "here it is 'heads'"

@@ -69,10 +69,7 @@ static sglir_id take(emitter *e, const sglpass_micro_use *use)
 }
 
 /* Whether the extents of a reshape do not show which dimension is split: its local extent is 1, or 1s stand before it. */
-static bool hides_dim(const int64_t *dims, int dim)
-{
-    return dims[dim] == 1 || (dim > 0 && dims[dim - 1] == 1);
-}
+static bool hides_dim(const int64_t *dims, int dim) { return dims[dim] == 1 || (dim > 0 && dims[dim - 1] == 1); }
 
 /* Attributes with the local extent, and with the layout where it does not follow from the arguments. */
 static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sglir_named named[16],
