@@ -1,5 +1,6 @@
 -- damage.lua -- makes a good file bad, in one way at a time, so that a test can see what is said of it.
--- In: `flip FILE OFFSET` turns one bit (an offset below 0 counts from the end); `cut FILE BYTES` leaves that many;
+-- In: `flip FILE OFFSET` turns one bit (an offset below 0 counts from the end), `entry FILE NAME` one of that tensor of a
+-- safetensors file; `last FILE` names the one whose data end that file; `cut FILE BYTES` leaves that many;
 -- `rename FILE OLD NEW` puts NEW in place of OLD, a text of the same length; `header FILE OLD NEW` does so in a
 -- safetensors header, whose length may change; `u16|u32|llmc FILE COUNT [AT VALUE]` writes a file of COUNT tokens, one
 -- of which has VALUE. Out: the file, changed.
@@ -37,6 +38,25 @@ function ways.flip(path, offset)
   if offset < 0 then offset = #data + offset end
   assert(offset < #data, "there is no such byte")
   write(path, data:sub(1, offset) .. string.char(data:byte(offset + 1) ~ 16) .. data:sub(offset + 2))
+end
+
+function ways.entry(path, name)
+  local data = read(path)
+  local length = string.unpack("<I8", data)
+  local _, at = data:find('"' .. name .. '"', 1, true)
+  assert(at and at < 8 + length, "the file does not hold " .. name)
+  ways.flip(path, 8 + length + data:match('"data_offsets"%s*:%s*%[%s*(%d+)', at))
+end
+
+function ways.last(path)
+  local data = read(path)
+  local length = string.unpack("<I8", data)
+  local ends, last = -1, nil
+  for name, stop in data:sub(9, 8 + length):gmatch '"([^"]+)"%s*:%s*{[^{}]-"data_offsets"%s*:%s*%[%s*%d+%s*,%s*(%d+)' do
+    if tonumber(stop) > ends then ends, last = tonumber(stop), name end
+  end
+  assert(last, "there is no tensor")
+  print(last)
 end
 
 function ways.cut(path, bytes)

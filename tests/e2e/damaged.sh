@@ -33,14 +33,14 @@ refuses() {
     same before after
 }
 
-# Flipped bits: in the data of a parameter (the last bytes of the file), of a state, in a header, in the manifest.
+# Flipped bits: in the data of a parameter, of a state, in a header, in the manifest.
 fresh
-damage flip $last/parameters.safetensors -3
+damage entry $last/parameters.safetensors norm.weight
 refuses 'parameters.safetensors: norm.weight' 'not those that were saved' --
 run 1 generate bad --prompt The
 says err 'parameters.safetensors: norm.weight'
 fresh
-damage flip $last/states.safetensors -3
+damage entry $last/states.safetensors adamw.v/norm.weight
 refuses 'states.safetensors: adamw.v/norm.weight' --
 run 0 generate bad --prompt The --tokens 3 # which needs no states
 fresh
@@ -56,15 +56,16 @@ refuses 'manifest.json' 'not those that were saved' --
 # Cut off: within the data, within the header, to nothing.
 fresh
 bytes=$(wc -c <$last/parameters.safetensors)
+cut=$(damage last $last/parameters.safetensors)
 damage cut $last/parameters.safetensors $((bytes - 5))
-refuses 'parameters.safetensors' 'norm.weight' -- --resume $last
-refuses 'parameters.safetensors' 'norm.weight' --
+refuses 'parameters.safetensors' "$cut" -- --resume $last
+refuses 'parameters.safetensors' "$cut" --
 # Nor does a new run begin in that folder, or another run go on into it.
 tree bad >before
 # shellcheck disable=SC2086
-refused 1 'bad/step-00000006/parameters.safetensors' 'norm.weight' -- train "$LLAMA" $TINY --data text --steps 9 --out bad
-refused 1 'bad/step-00000006/parameters.safetensors' 'norm.weight' -- train "$LLAMA" --resume good --steps 9 --out bad
-refused 1 'bad/step-00000006/parameters.safetensors' 'norm.weight' -- train "$LLAMA" --init-from bad --data text --out other1
+refused 1 'bad/step-00000006/parameters.safetensors' "$cut" -- train "$LLAMA" $TINY --data text --steps 9 --out bad
+refused 1 'bad/step-00000006/parameters.safetensors' "$cut" -- train "$LLAMA" --resume good --steps 9 --out bad
+refused 1 'bad/step-00000006/parameters.safetensors' "$cut" -- train "$LLAMA" --init-from bad --data text --out other1
 tree bad >after
 same before after
 [ ! -e other1 ] || fail "a folder was made"

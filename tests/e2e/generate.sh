@@ -75,7 +75,7 @@ run 0 generate numbers --prompt-ids 1,2,96 --tokens 40
 
 # A script whose modules lie beside it: the checkpoint holds their texts.
 mkdir beside
-sed 's|^local function block()|local block = require "block"\nlocal function unused()|; s|cfg.layers, block)|cfg.layers, function() return block(cfg, nn) end)|' \
+sed 's|^local function block()|local block = require "block"\nlocal function unused()|; s|cfg.layers, block,|cfg.layers, function() return block(cfg, nn) end,|' \
     "$LLAMA" >beside/llama.lua
 cat >beside/block.lua <<'LUA'
 return function(cfg, nn)
