@@ -1,6 +1,6 @@
 -- damage.lua -- makes a good file bad, in one way at a time, so that a test can see what is said of it.
--- In: `flip FILE OFFSET` turns one bit (an offset below 0 counts from the end), `entry FILE NAME` one of that tensor of a
--- safetensors file; `last FILE` names the one whose data end that file; `cut FILE BYTES` leaves that many;
+-- In: `flip FILE OFFSET` turns one bit (an offset below 0 counts from the end), `entry FILE NAME` one of that tensor of
+-- a safetensors file; `last FILE` names the one whose data end that file; `cut FILE BYTES` leaves that many;
 -- `rename FILE OLD NEW` puts NEW in place of OLD, a text of the same length; `header FILE OLD NEW` does so in a
 -- safetensors header, whose length may change; `u16|u32|llmc FILE COUNT [AT VALUE]` writes a file of COUNT tokens, one
 -- of which has VALUE. Out: the file, changed.

@@ -50,6 +50,8 @@ static const interp_case cases[] = {
     { "x f64[2]=1,2", "%90 = stop_gradient(%0)", "1,2" },
     { "x f64[2]=1,2", "%90 = copy(%0)", "1,2" },
     { "x f64[2]=1,2", "%90 = custom_seed(%0)", "0,0" },
+    { "n i64[]=7", "%90 = update_number(%0)", "7" },
+    { "x f64[2]=1,2 y f64[]=5", "%90 = after(%0, %1)", "1,2" },
     { "x f64[2]=1,2 s f64[]=8", "%80 = scale(%0, %1)\n%81 = mul(%80, %0)\n%90 = unscale(%81, %1)", "1,4" },
     { "x i8[2]=100,-100 y i8[2]=100,-100", "%90 = add(%0, %1)", "-56,56" },
     { "x f64[2]=1,2 p f64[2]=5,7", "%90 = accumulate(%0, %1)", "6,9" },
@@ -161,6 +163,16 @@ static const interp_case cases[] = {
       "%23 = cast(%20) {to=f64}\n%24 = add(%21, %23)\n%25 = add(%22, %0)\nyield %25, %24}}",
       "5" }, /* (1,10) -> (11,1) -> (2,12) -> (13,4) -> (5,16), each with x = 1 added to the second */
     { "x f64[]=3", "%90 = scan(%0) {steps=0} {region(%20: i64[], %21: f64[]) {%22 = neg(%21) yield %22}}", "3" },
+    { "c bool[]=1 x f64[]=3", "%90 = cond(%0) {region() {%20 = neg(%1) yield %20} region() {yield %1}}", "-3" },
+    { "c bool[]=0 x f64[]=3", "%90 = cond(%0) {region() {%20 = neg(%1) yield %20} region() {yield %1}}", "3" },
+    { "x f64[]=3 n i64[]=2",
+      "%90 = while(%0) {limit=-1} {region(%20: i64[], %21: f64[]) {%22 = less(%20, %1) yield %22} "
+      "region(%23: i64[], %24: f64[]) {%25 = mul(%24, %24) yield %25}}",
+      "81" },
+    { "x f64[]=3 n i64[]=2",
+      "%90 = while(%0) {limit=1} {region(%20: i64[], %21: f64[]) {%22 = less(%20, %1) yield %22} "
+      "region(%23: i64[], %24: f64[]) {%25 = mul(%24, %24) yield %25}}",
+      "9" },
     { "x f64[2,2]=1,2,3,4 y f64[2]=10,20",
       "%80, %90 = fused(%0, %1) {domain=[2,2], inner=1} {region(%20: f64[2,2], %21: f64[2]) {\n"
       "%22 = broadcast(%21) {dims=[2,2]}\n%23 = add(%20, %22)\n%24 = reduce_sum(%23) {axes=[1]}\nyield %23, %24}}",
