@@ -339,7 +339,7 @@ static bool run_between(walk *w, sglir_id wrt, sglir_id of)
 /* d of / d wrt[element], by central differences of fourth order; the error is about 1e-12 where all is smooth. */
 static bool difference(walk *w, sglir_id of, sglir_id wrt, int64_t element, double *slope)
 {
-    const double h = 1e-3, at[4] = { -2, -1, 1, 2 }, weight[4] = { 1, -8, 8, -1 };
+    const double h = w->in->step > 0 ? w->in->step : 1e-3, at[4] = { -2, -1, 1, 2 }, weight[4] = { 1, -8, 8, -1 };
     double *place = &w->values[wrt].floats[element], base = *place;
     *slope = 0;
     for (int i = 0; i < 4; i++) {

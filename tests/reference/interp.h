@@ -31,6 +31,7 @@ typedef struct interp {
     bool round;
     uint64_t noise;    /* 0: none */
     const bool *exact; /* per op: it rounds nothing, and is left alone by the noise; NULL: none is */
+    double step;       /* of differences; 0: 1e-3 */
     interp_named *inputs, *fetches, *updates;
     int input_count, fetch_count, update_count;
     char error[1024];

@@ -130,6 +130,7 @@ void sglir_compose_clamp(sglir_graph *g, const sglir_graph *from_graph, const sg
 
 /* ---- mean ----------------------------------------------------------------------------------------------------- */
 
+/* The sum of a narrow dtype is kept wide until it is divided: it may be too large for the dtype where the mean is not. */
 void sglir_compose_mean(sglir_graph *g, const sglir_graph *from_graph, const sglir_node *node, const sglir_id *args,
                         sglir_id *out)
 {
@@ -139,6 +140,7 @@ void sglir_compose_mean(sglir_graph *g, const sglir_graph *from_graph, const sgl
     double elements = 1;
     for (int i = 0; i < count; i++) elements *= (double)sglir_type_of(g, args[0])->dims[axes[i]];
     bool keep = sglir_attr_int(from_graph, node, "keep") != 0;
-    sglir_id sum = sglir_reduce(g, SGLIR_OP_REDUCE_SUM, args[0], axes, count, keep);
-    out[0] = sglir_div(g, sum, sglir_constant(g, SGL_F32, elements)); /* of no elements: 0 / 0, which is NaN */
+    sglir_id sum = sglir_reduce(g, SGLIR_OP_REDUCE_SUM, sglir_widen(g, args[0]), axes, count, keep);
+    sglir_id mean = sglir_div(g, sum, sglir_constant(g, SGL_F32, elements)); /* of no elements: 0 / 0, which is NaN */
+    out[0] = sglir_cast_like(g, mean, args[0]);
 }

@@ -363,7 +363,8 @@ typedef struct sglir_rewrite {
     sglir_graph *to;
     sglir_id *map; /* from-value to to-value, SGLIR_NONE while not made; from->values.count entries */
     void *user;
-    const char *pass; /* named in the origins of what rules emit */
+    const char *pass;    /* named in the origins of what rules emit */
+    const uint8_t *live; /* per node of `from`, by sglir_mark_live: what copies of regions keep; NULL: all */
 } sglir_rewrite;
 
 /* A rule looks at one node of `from`. It returns false to have the node copied as it is, or true after it has put the
@@ -374,7 +375,7 @@ typedef bool (*sglir_rule)(sglir_rewrite *rewrite, sglir_id node);
  * regions), copies outputs and members; origins are kept. *to is a new graph. */
 sgl_status sglir_rewrite_graph(sglcore_env *env, const sglir_graph *from, const char *pass, sglir_rule rule, void *user,
                                sglir_graph **to);
-/* For rules: copies one node with mapped arguments; results go into the map. */
+/* For rules: copies one node with mapped arguments, of a live one's regions what is live; results go into the map. */
 void sglir_copy_node(sglir_rewrite *rewrite, sglir_id node);
 /* The same for a node with regions, built around what the filler emits for each of them: the region's parameters are
  * mapped before it is called. It may put a value other than the map's into results[i], which are SGLIR_NONE at first. */

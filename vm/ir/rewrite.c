@@ -188,7 +188,7 @@ static void copy_node(const visit *v, sglir_id id)
 
 void sglir_copy_node(sglir_rewrite *rewrite, sglir_id node)
 {
-    visit plain = { .rewrite = rewrite };
+    visit plain = { .rewrite = rewrite, .live = rewrite->live != NULL && rewrite->live[node] ? rewrite->live : NULL };
     copy_node(&plain, node);
 }
 
@@ -295,6 +295,7 @@ sgl_status sglir_rewrite_graph(sglcore_env *env, const sglir_graph *from, const 
     } else {
         sgl_status status = sglir_mark_live(from, live);
         if (status != SGL_OK) rewrite.to->status = status;
+        rewrite.live = live;
         visit all = { .rewrite = &rewrite, .rule = rule, .live = live };
         if (status == SGL_OK) visit_nodes(&all, 0);
     }

@@ -229,14 +229,15 @@ static void copy_makers(sglir_rewrite *rewrite, sglir_id value)
     sglir_copy_node(rewrite, maker);
 }
 
-/* Where an old node stood, its stand-in; where that was emitted, nothing more. */
+/* Where an old node stood, its stand-in, if anything asks for more than the old node gave; where that was emitted, nothing
+ * more. */
 static bool put_stand_in(autodiff *a, sglir_rewrite *rewrite, sglir_id id)
 {
     for (int64_t i = 0; i < a->due.count; i++) {
         const exchange *e = &a->due.data[i];
         const sglir_node *old = sglir_node_at(rewrite->from, e->old), *made = sglir_node_at(rewrite->from, e->made);
         if (id == e->made && rewrite->map[made->out_first] != SGLIR_NONE) return true;
-        if (id != e->old) continue;
+        if (id != e->old || !rewrite->live[e->made]) continue;
         for (uint32_t k = old->arg_count; k < made->arg_count; k++)
             copy_makers(rewrite, sglir_arg(rewrite->from, made, k));
         sglir_copy_node(rewrite, e->made);

@@ -150,7 +150,9 @@ static void fill_region(void *user, sglir_id id, sglir_id *results)
 {
     sglpass_narrowing *p = user;
     const sglir_region *region = &p->rewrite.from->regions.data[id];
-    for (int64_t n = 0; n < region->nodes.count && p->rewrite.to->status == SGL_OK; n++) take(p, region->nodes.data[n]);
+    for (int64_t n = 0; n < region->nodes.count && p->rewrite.to->status == SGL_OK; n++) {
+        if (p->rewrite.live[region->nodes.data[n]]) take(p, region->nodes.data[n]);
+    }
     for (int64_t i = 0; i < region->results.count && p->rewrite.to->status == SGL_OK; i++) {
         sglir_id value = region->results.data[i];
         results[i] = is_f32(p, value) ? sglpass_precision_as(p, value, SGL_F32) : p->rewrite.map[value];
@@ -240,14 +242,14 @@ static sgl_dtype narrow_dtype(const sglplan *plan, const sglir_graph *g)
     return plan->precision == SGL_BF16 || plan->precision == SGL_F16 ? (sgl_dtype)plan->precision : SGL_F32;
 }
 
-static sgl_status walk(sglpass_narrowing *p, const uint8_t *live)
+static sgl_status walk(sglpass_narrowing *p)
 {
     const sglir_graph *g = p->rewrite.from;
     const sglir_region *top = &g->regions.data[0];
     find_early(p);
     sglpass_scale_begin(p);
     for (int64_t n = 0; n < top->nodes.count && p->rewrite.to->status == SGL_OK; n++) {
-        if (live[top->nodes.data[n]]) take(p, top->nodes.data[n]);
+        if (p->rewrite.live[top->nodes.data[n]]) take(p, top->nodes.data[n]);
     }
     sglir_set_origin(p->rewrite.to, "", 0, "", p->rewrite.pass);
     for (int64_t i = 0; i < g->outputs.count && p->rewrite.to->status == SGL_OK; i++) {
@@ -256,18 +258,6 @@ static sgl_status walk(sglpass_narrowing *p, const uint8_t *live)
     }
     SGLCORE_TRY(sglir_status(p->rewrite.to));
     return p->scale == SGLIR_NONE ? SGL_OK : sglpass_scale_outputs(p);
-}
-
-/* Regions are copied as they are, with what nobody uses in them: what that reads must be there. Makers come before users. */
-static void mark_for_regions(const sglir_graph *g, uint8_t *live)
-{
-    for (int64_t n = g->nodes.count - 1; n >= 0; n--) {
-        const sglir_node *node = &g->nodes.data[n];
-        for (uint32_t i = 0; i < node->arg_count && (live[n] || node->region != 0); i++) {
-            sglir_id maker = sglir_value_at(g, sglir_arg(g, node, i))->node;
-            if (maker != SGLIR_NONE) live[maker] = 1;
-        }
-    }
 }
 
 static sgl_status run(sglpass_narrowing *p, const sglir_graph *in, sglir_graph **out)
@@ -287,8 +277,8 @@ static sgl_status run(sglpass_narrowing *p, const sglir_graph *in, sglir_graph *
             p->cast_narrow[v] = p->cast_wide[v] = SGLIR_NONE;
         }
         status = sglir_mark_live(in, live);
-        if (status == SGL_OK) mark_for_regions(in, live);
-        if (status == SGL_OK) status = walk(p, live);
+        p->rewrite.live = live;
+        if (status == SGL_OK) status = walk(p);
         if (status != SGL_OK) p->rewrite.to->status = status;
         status = sglir_rewrite_end(&p->rewrite, p->scale == SGLIR_NONE, out);
     }

@@ -23,11 +23,12 @@ static const sglir_region *region_at(const control *c, sglir_id id) { return &c-
 
 static void need(void *user, sglir_id value) { ((control *)user)->needed[value] = 1; }
 
+/* Captures are those of dead nodes within, too, whose makers may be dead themselves, and what they read is not there. */
 static bool makes_needed(const control *c, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(c->from, id);
-    bool makes = (sglir_ops[node->op].flags & SGLIR_EFFECT) != 0;
-    for (uint32_t k = 0; k < node->out_count && !makes; k++) makes = c->needed[node->out_first + k];
+    bool live = c->rewrite->live[id], makes = live && (sglir_ops[node->op].flags & SGLIR_EFFECT) != 0;
+    for (uint32_t k = 0; live && k < node->out_count && !makes; k++) makes = c->needed[node->out_first + k];
     return makes;
 }
 
