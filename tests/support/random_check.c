@@ -14,7 +14,7 @@
 #include "tests/support/random_program.h"
 
 enum { NOISY_RUNS = 4 };
-static const double MARGIN = 8, GRADIENT = 1e-5;
+static const double MARGIN = 8, UNITS = 4, GRADIENT = 1e-5;
 
 static bool fail(ir_message *message, const char *format, ...) SGL_PRINTF(2, 3);
 static bool fail(ir_message *message, const char *format, ...)
@@ -67,7 +67,6 @@ static bool interpret(interp *in, const sglir_graph *g, int steps, ir_message *m
 
 typedef struct references {
     interp runs[2 + NOISY_RUNS]; /* in double, rounded, noisy */
-    double units;                /* that a result may be off at least */
 } references;
 
 static bool refer(references *r, const sglir_graph *g, int steps, ir_message *message)
@@ -109,7 +108,7 @@ static double bound_of(const references *r, const char *name, bool update, doubl
             if (isfinite(value)) moved = fmax(moved, fabs(value - other));
         }
     }
-    return want->floats == NULL ? 0 : MARGIN * moved + r->units * unit_of(want->dtype) * (*largest + 1);
+    return want->floats == NULL ? 0 : MARGIN * moved + UNITS * unit_of(want->dtype) * (*largest + 1);
 }
 
 static bool same_tensor(const references *r, const char *name, bool update, const interp_tensor *have, const char *how,
@@ -208,7 +207,6 @@ static bool check_ways(const sglir_graph *g, const sglir_graph *derived, const r
     bool good = !(traits->smooth && traits->derived && has_grad(g)) || differences_agree(g, derived, message);
     good = good && refer(&r, derived, traits->steps, message);
     if (good) {
-        r.units = traits->large ? 256 : 4;
         run_options options = { .without = "", .steps = traits->steps, .threads = 1 + (int)(seed % 2) };
         good = compiled_agrees(g, &r, options, message);
         for (int i = 0; i < passes && good; i++) {
