@@ -127,17 +127,9 @@ sgl_status sgl_graph_new(sgl_vm *vm, const char *name, sgl_graph **graph)
 {
     SGLSESSION_NEEDS(vm && graph, vm, "vm or graph is NULL");
     *graph = NULL;
-    sgl_graph *made = sglcore_alloc_zero(&vm->env, sizeof *made);
-    if (!made) return SGL_OUT_OF_MEMORY;
-    sgl_status status = sglir_graph_new(&vm->env, name ? name : "graph", &made->ir);
-    if (status != SGL_OK) {
-        sglcore_free(&vm->env, made, sizeof *made);
-        return status;
-    }
-    made->vm = vm;
-    sglsession_link_in(&vm->graphs, &made->link);
-    *graph = made;
-    return SGL_OK;
+    sglir_graph *ir;
+    SGLCORE_TRY(sglir_graph_new(&vm->env, name ? name : "graph", &ir));
+    return sglsession_graph_take(vm, ir, graph);
 }
 
 void sgl_graph_free(sgl_graph *graph)

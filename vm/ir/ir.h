@@ -81,6 +81,8 @@ typedef struct sglir_op_row {
 extern const sglir_op_row sglir_ops[SGLIR_OP_COUNT];
 /* SGLIR_OP_COUNT when there is none. */
 sglir_op sglir_op_find(const char *name);
+/* Whether a kernel makes its result for nothing: numbers generated where they are read, or an index map of a load. */
+bool sglir_op_is_free(sglir_op op);
 
 /* ---- attributes --------------------------------------------------------------------------------------------- */
 

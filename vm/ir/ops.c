@@ -21,6 +21,21 @@ sglir_op sglir_op_find(const char *name)
     return SGLIR_OP_COUNT;
 }
 
+bool sglir_op_is_free(sglir_op op)
+{
+    switch (op) {
+    case SGLIR_OP_CONSTANT:
+    case SGLIR_OP_IOTA:
+    case SGLIR_OP_SEGMENTS:
+    case SGLIR_OP_RESHAPE:
+    case SGLIR_OP_BROADCAST:
+    case SGLIR_OP_TRANSPOSE:
+    case SGLIR_OP_SLICE:
+    case SGLIR_OP_PACK: return true;
+    default: return false;
+    }
+}
+
 sglir_infer_fn sglir_infer_rule(sglir_op op)
 {
     static const sglir_infer_fn rules[SGLIR_OP_COUNT] = {

@@ -17,20 +17,10 @@ static sglir_id maker_of(const sglpass_fusion *f, sglir_id value) { return f->g-
 
 static uint8_t role_of_op(const sglir_node *node)
 {
-    uint32_t flags = sglir_ops[node->op].flags;
-    switch (node->op) {
-    case SGLIR_OP_CONSTANT:
-    case SGLIR_OP_IOTA:
-    case SGLIR_OP_SEGMENTS:
-    case SGLIR_OP_RESHAPE:
-    case SGLIR_OP_BROADCAST:
-    case SGLIR_OP_TRANSPOSE:
-    case SGLIR_OP_SLICE:
-    case SGLIR_OP_PACK: return SGLPASS_FUSE_FREE;
-    case SGLIR_OP_RANDOM_UNIFORM:
-    case SGLIR_OP_RANDOM_NORMAL: return SGLPASS_FUSE_WORK;
-    default: return flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION) ? SGLPASS_FUSE_WORK : SGLPASS_FUSE_OUTSIDE;
-    }
+    if (sglir_op_is_free((sglir_op)node->op)) return SGLPASS_FUSE_FREE;
+    bool random = node->op == SGLIR_OP_RANDOM_UNIFORM || node->op == SGLIR_OP_RANDOM_NORMAL;
+    bool works = random || (sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION));
+    return works ? SGLPASS_FUSE_WORK : SGLPASS_FUSE_OUTSIDE;
 }
 
 /* Bytes that could be moved in the time that one element takes: measured on the CPU (24 GB/s for two cores; a cheap op

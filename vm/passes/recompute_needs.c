@@ -22,31 +22,16 @@ bool sglpass_again_room(sglpass_again *s)
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------ */
 
-static bool is_free(const sglir_node *node)
-{
-    switch (node->op) {
-    case SGLIR_OP_CONSTANT:
-    case SGLIR_OP_IOTA:
-    case SGLIR_OP_SEGMENTS:
-    case SGLIR_OP_RESHAPE:
-    case SGLIR_OP_BROADCAST:
-    case SGLIR_OP_TRANSPOSE:
-    case SGLIR_OP_SLICE:
-    case SGLIR_OP_PACK: return true;
-    default: return false;
-    }
-}
-
 bool sglpass_again_outside(const sglir_node *node)
 {
     bool random = node->op == SGLIR_OP_RANDOM_UNIFORM || node->op == SGLIR_OP_RANDOM_NORMAL;
-    return !is_free(node) && !random && !(sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION));
+    return !sglir_op_is_free((sglir_op)node->op) && !random && !(sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION));
 }
 
 /* A kernel works it out on the way from its arguments, for next to nothing. */
 static bool is_cheap(const sglir_node *node)
 {
-    return is_free(node) || (sglir_ops[node->op].flags & SGLIR_ELEMENTWISE) != 0;
+    return sglir_op_is_free((sglir_op)node->op) || (sglir_ops[node->op].flags & SGLIR_ELEMENTWISE) != 0;
 }
 
 sglir_id sglpass_again_maker(const sglpass_again *s, sglir_id value)

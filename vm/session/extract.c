@@ -134,15 +134,8 @@ sgl_status sgl_graph_extract(const sgl_graph *graph, const sgl_value *values, in
                      .count = count,
                      .known_count = known_count,
                      .marks = sglcore_alloc_zero(&vm->env, bytes) };
-    sgl_graph *made = sglcore_alloc_zero(&vm->env, sizeof *made);
-    sgl_status status = e.marks && made ? extract(&e, &made->ir) : SGL_OUT_OF_MEMORY;
+    sglir_graph *ir = NULL;
+    sgl_status status = e.marks ? extract(&e, &ir) : SGL_OUT_OF_MEMORY;
     sglcore_free(&vm->env, e.marks, bytes);
-    if (status != SGL_OK) {
-        sglcore_free(&vm->env, made, sizeof *made);
-        return status;
-    }
-    made->vm = vm;
-    sglsession_link_in(&vm->graphs, &made->link);
-    *extracted = made;
-    return SGL_OK;
+    return status == SGL_OK ? sglsession_graph_take(vm, ir, extracted) : status;
 }

@@ -19,6 +19,20 @@ void sglsession_link_out(sglsession_link *link)
     if (link->next) link->next->at = link->at;
 }
 
+sgl_status sglsession_graph_take(sgl_vm *vm, sglir_graph *ir, sgl_graph **graph)
+{
+    sgl_graph *made = sglcore_alloc_zero(&vm->env, sizeof *made);
+    if (!made) {
+        sglir_graph_free(ir);
+        return SGL_OUT_OF_MEMORY;
+    }
+    made->vm = vm;
+    made->ir = ir;
+    sglsession_link_in(&vm->graphs, &made->link);
+    *graph = made;
+    return SGL_OK;
+}
+
 sgl_status sglsession_refuse(sgl_vm *vm, const char *call, const char *what)
 {
     return vm ? sglcore_fail(&vm->env, SGL_INVALID_ARGUMENT, "%s: %s", call, what) : SGL_INVALID_ARGUMENT;

@@ -100,6 +100,8 @@ sgl_status sglsession_refuse(sgl_vm *vm, const char *call, const char *what);
 sgl_status sglsession_hand(sgl_vm *vm, const char *call, const sglcore_text *text, sgl_write_fn write, void *user);
 
 void sglsession_link_in(sglsession_link **list, sglsession_link *link);
+/* The host's handle of a graph, in the VM's list; the graph is freed when there is no memory for it. */
+sgl_status sglsession_graph_take(sgl_vm *vm, sglir_graph *ir, sgl_graph **graph);
 void sglsession_link_out(sglsession_link *link);
 
 /* Every parameter, state and cache of the session by name: where it lies in the state block. Returns false past the end. */
