@@ -25,7 +25,8 @@ bool sglpass_again_room(sglpass_again *s)
 bool sglpass_again_outside(const sglir_node *node)
 {
     bool random = node->op == SGLIR_OP_RANDOM_UNIFORM || node->op == SGLIR_OP_RANDOM_NORMAL;
-    return !sglir_op_is_free((sglir_op)node->op) && !random && !(sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION));
+    return !sglir_op_is_free((sglir_op)node->op) && !random &&
+           !(sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION));
 }
 
 /* A kernel works it out on the way from its arguments, for next to nothing. */
