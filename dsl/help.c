@@ -41,19 +41,20 @@ static void list_ops(help *h)
     for (int i = 0; (name = sgl_op_name(i)) != NULL; i++) put_line(h, name, sgl_op_help(i), strlen(sgl_op_help(i)));
 }
 
+static void put_texts(help *h, const char *const *texts)
+{
+    for (; *texts != NULL; texts++) put(h, *texts, strlen(*texts));
+}
+
 static void tell_op(help *h, sgl_vm *vm, const char *name)
 {
     const char *op, *attrs;
     int least, most;
-    char line[256];
     for (int i = 0; (op = sgl_op_name(i)) != NULL; i++) {
         if (strcmp(op, name) != 0 || sgl_op_signature(vm, op, &least, &most, &attrs) != SGL_OK) continue;
-        snprintf(line, sizeof line, least == most ? "op %s: %d arguments%s%s\n" : "op %s: from %d arguments on%s%s\n",
-                 op, least, *attrs ? "; attributes " : "", attrs);
-        put(h, line, strlen(line));
-        put(h, "  ", 2);
-        put(h, sgl_op_help(i), strlen(sgl_op_help(i)));
-        put(h, "\n", 1);
+        put_texts(h, (const char *const[]){ "op ", op, "(", sgl_op_arguments(i), ")", *attrs ? " {" : "", attrs,
+                                            *attrs ? "}" : "", "\n  ", sgl_op_help(i), "\n  shapes: ", sgl_op_shapes(i),
+                                            "\n  derivative: ", sgl_op_derivative(i), "\n", NULL });
     }
 }
 

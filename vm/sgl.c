@@ -388,8 +388,13 @@ sgl_status sgl_output_update(sgl_graph *graph, const char *name, sgl_value value
     return add_output(graph, __func__, SGLIR_UPDATE, name, value);
 }
 
-const char *sgl_op_name(int index) { return index >= 0 && index < SGLIR_OP_COUNT ? sglir_ops[index].name : NULL; }
-const char *sgl_op_help(int index) { return index >= 0 && index < SGLIR_OP_COUNT ? sglir_ops[index].help : NULL; }
+static bool is_op(int index) { return index >= 0 && index < SGLIR_OP_COUNT; }
+
+const char *sgl_op_name(int index) { return is_op(index) ? sglir_ops[index].name : NULL; }
+const char *sgl_op_help(int index) { return is_op(index) ? sglir_ops[index].help : NULL; }
+const char *sgl_op_arguments(int index) { return is_op(index) ? sglir_op_words_of((sglir_op)index).arguments : NULL; }
+const char *sgl_op_shapes(int index) { return is_op(index) ? sglir_op_words_of((sglir_op)index).shapes : NULL; }
+const char *sgl_op_derivative(int index) { return is_op(index) ? sglir_op_words_of((sglir_op)index).derivative : NULL; }
 
 sgl_status sgl_op_signature(sgl_vm *vm, const char *op, int *minimum, int *maximum, const char **attrs)
 {

@@ -222,16 +222,21 @@ SGL_API sgl_status sgl_graph_extract(const sgl_graph *graph, const sgl_value *va
 
 SGL_API sgl_status sgl_value_type(const sgl_graph *graph, sgl_value value, sgl_type *type);
 
-/* Names a value to be read after a step, or the new value of the parameter or state `name`. */
 /* Marks a module path ("blocks.0"; all within it counts too): what the backward needs of its inner values is made again
  * there, instead of being kept; what it hands on is kept. Changes memory and time, no number. */
 SGL_API sgl_status sgl_graph_recompute(sgl_graph *graph, const char *path);
+/* Names a value to be read after a step, or the new value of the parameter or state `name`. */
 SGL_API sgl_status sgl_output_fetch(sgl_graph *graph, const char *name, sgl_value value);
 SGL_API sgl_status sgl_output_update(sgl_graph *graph, const char *name, sgl_value value);
 
 /* Walks the op table: name, and a line of its documentation, NULL past the end. For completion and help. */
 SGL_API const char *sgl_op_name(int index);
 SGL_API const char *sgl_op_help(int index);
+/* What docs/ops.md tells beside it: the names of its arguments ("x, weight, bias?"), their shapes and those of its results
+ * ("[..., in], [out, in], [out]? -> [..., out]"), the gradients of its arguments. */
+SGL_API const char *sgl_op_arguments(int index);
+SGL_API const char *sgl_op_shapes(int index);
+SGL_API const char *sgl_op_derivative(int index);
 /* Number of arguments an op takes (maximum -1: any number) and its attribute schema ("axis:i keep:b=0"), by name. */
 SGL_API sgl_status sgl_op_signature(sgl_vm *vm, const char *op, int *minimum, int *maximum, const char **attrs);
 

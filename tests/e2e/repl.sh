@@ -48,7 +48,7 @@ sgl.zeros({ 2, 3 }):shape()
 :help relu
 :help linaer
 LUA
-says out '{ 2, 3 }' 'op rms_norm' 'stdlib/nn/rms_norm.lua' 'Weight (the gain) [dim]' '@param dim integer' 'half a cosine' \
+says out '{ 2, 3 }' 'op rms_norm(x, gain)' 'shapes: [..., d], [d] -> [..., d]' 'derivative: ' 'stdlib/nn/rms_norm.lua' 'Weight (the gain) [dim]' '@param dim integer' 'half a cosine' \
     'function fn.relu(x)'
 says err "no 'linaer'" "'linear'"
 

@@ -340,6 +340,9 @@ static void test_nothing(void **state)
     assert_null(sgl_op_name(-1));
     assert_null(sgl_op_name(100000));
     assert_null(sgl_op_help(-1));
+    assert_null(sgl_op_arguments(-1));
+    assert_null(sgl_op_shapes(100000));
+    assert_null(sgl_op_derivative(-1));
     assert_null(sgl_pass_name(-1));
     assert_true(sgl_program_flops(NULL) == 0);
     assert_int_equal(sgl_program_bytes(NULL), 0);

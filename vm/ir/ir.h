@@ -79,6 +79,13 @@ typedef struct sglir_op_row {
     const char *help;  /* its meaning, as a formula */
 } sglir_op_row;
 extern const sglir_op_row sglir_ops[SGLIR_OP_COUNT];
+/* What is told of the op beside its meaning, from ops_words.def, where the notation stands. */
+typedef struct sglir_op_words {
+    const char *arguments, *shapes;
+    const char *derivative; /* in words too where no formula is its own */
+    const char *rule;       /* column vjp of its row */
+} sglir_op_words;
+sglir_op_words sglir_op_words_of(sglir_op op);
 /* SGLIR_OP_COUNT when there is none. */
 sglir_op sglir_op_find(const char *name);
 /* Whether a kernel makes its result for nothing: numbers generated where they are read, or an index map of a load. */

@@ -13,6 +13,48 @@ const sglir_op_row sglir_ops[SGLIR_OP_COUNT] = {
 #undef SGLIR_OP
 };
 
+/* ---- words ------------------------------------------------------------------------------------------------------ */
+
+/* A row of ops.def without one of ops_words.def does not compile here; nor does one of that table that has no row. */
+enum {
+#define SGLIR_WORDS_GROUP(title, form, text)
+#define SGLIR_WORDS(NAME, ...) ADD_WORDS_TO_OPS_WORDS_DEF_FOR_##NAME,
+#include "ir/ops_words.def"
+#undef SGLIR_WORDS
+    WORDS
+};
+enum {
+    ROWS = 0
+#define SGLIR_OP(NAME, ...) +(ADD_WORDS_TO_OPS_WORDS_DEF_FOR_##NAME >= 0)
+#include "ir/ops.def"
+#undef SGLIR_OP
+};
+_Static_assert(ROWS == (int)WORDS, "ops_words.def has words for an op that ops.def has not");
+
+static const sglir_op_words words[SGLIR_OP_COUNT] = {
+#define SGLIR_WORDS(NAME, arguments, shapes, derivative) [SGLIR_OP_##NAME] = { arguments, shapes, derivative, NULL },
+#include "ir/ops_words.def"
+#undef SGLIR_WORDS
+#undef SGLIR_WORDS_GROUP
+};
+
+sglir_op_words sglir_op_words_of(sglir_op op)
+{
+    static const char *const rules[SGLIR_OP_COUNT] = {
+#define SGLIR_OP(NAME, text, minimum, maximum, results, flags, linear, attrs, infer, compose, vjp, ...)                \
+    [SGLIR_OP_##NAME] = #vjp,
+#include "ir/ops.def"
+#undef SGLIR_OP
+    };
+    sglir_op_words found = words[op];
+    found.rule = rules[op];
+    if (strcmp(found.rule, "zero") == 0) found.derivative = "none flows";
+    if (strcmp(found.rule, "refuse") == 0 && *found.derivative == '\0')
+        found.derivative = "none: asking for one is an error";
+    if (strcmp(found.rule, "compose") == 0) found.derivative = "that of what it is made of";
+    return found;
+}
+
 sglir_op sglir_op_find(const char *name)
 {
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
