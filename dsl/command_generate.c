@@ -33,22 +33,44 @@ typedef struct generate {
 
 /* ---- the model -------------------------------------------------------------------------------------------------- */
 
-static sgl_status load_model(generate *g, const char *dir)
+static sgl_status freeze(generate *g, const char *which, sgl_program **program)
 {
     sgl_graph *graph = NULL;
+    sgl_status status = sgl_job_graph(g->model.job, which, &graph);
+    return status == SGL_OK ? sgl_freeze(g->session, graph, g->plan, program) : status;
+}
+
+/* Where the model cannot go on token by token it reads the whole text for each, and the user is told. */
+static sgl_status choose_program(generate *g, sgl_program *few)
+{
+    int agrees = 1;
+    if (!few) return SGL_OK;
+    sgl_status status = sgl_generate_agrees(g->session, g->decode, few, &agrees);
+    if (status != SGL_OK || agrees) return status;
+    fprintf(stderr,
+            "sgl: a part of this model looks at other tokens and keeps nothing of them (nn.cache): each token reads "
+            "the whole text again\n");
+    return freeze(g, "text", &g->decode);
+}
+
+static sgl_status load_model(generate *g, const char *dir)
+{
+    sgl_program *few = NULL;
     command_settings settings = { 0 };
     if (g->o->ema && !command_set(&settings, "job.ema", "true")) return SGL_LIMIT;
     sgl_status status = command_model_load(&g->model, dir, &settings);
     if (status == SGL_OK) status = command_plan(g->model.job, "decode", &g->plan);
-    if (status == SGL_OK) status = sgl_job_graph(g->model.job, "decode", &graph);
-    if (status == SGL_NOT_FOUND && g->plan)
+    if (status == SGL_OK) status = sgl_session_new(g->vm, "cpu", &g->session);
+    if (status == SGL_OK) status = freeze(g, "decode", &g->decode);
+    if (status == SGL_NOT_FOUND && g->session)
         return sgl_fail(g->vm, status,
                         "%s: its job declares no context, so there is no decode graph to generate with; "
                         "give sgl.job { context = ... } or data with a seq",
                         g->model.path);
-    if (status == SGL_OK) status = sgl_session_new(g->vm, "cpu", &g->session);
-    if (status == SGL_OK) status = sgl_freeze(g->session, graph, g->plan, &g->decode);
-    return status == SGL_OK ? command_model_read(&g->model, g->session) : status;
+    if (status == SGL_OK) status = freeze(g, "few", &few);
+    if (status == SGL_NOT_FOUND && g->decode) status = SGL_OK; /* a context of one token */
+    if (status == SGL_OK) status = command_model_read(&g->model, g->session);
+    return status == SGL_OK ? choose_program(g, few) : status;
 }
 
 /* ---- the prompt --------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 --- Odd invariant: where a formula has a kink, its gradient there is PyTorch's.
 
 local core = require "sgl.core"
+local trace = require "sgl.trace"
 
 ---@param ops table
 ---@return table
@@ -32,9 +33,17 @@ return function(ops)
   function fn.log_sigmoid(x) return -fn.softplus(-x) end
   --- x * tanh(softplus(x)) (Misra, arXiv:1908.08681)
   function fn.mish(x) return x * ops.tanh(fn.softplus(x)) end
-  function fn.hardtanh(x, low, high) return ops.clamp(x, low or -1, high or 1) end
-  function fn.hardsigmoid(x) return ops.clamp(x + 3, 0, 6) * (1 / 6) end
-  function fn.hardswish(x) return x * fn.hardsigmoid(x) end
+  --- x held within low..high, whose gradient is 0 at both
+  function fn.hardtanh(x, low, high)
+    low, high = low or -1, high or 1
+    return ops.select(ops.less_equal(x, low), low, ops.select(ops.less_equal(high, x), high, x))
+  end
+  function fn.hardsigmoid(x) return fn.hardtanh(x * (1 / 6) + 0.5, 0, 1) end
+  --- x * hardsigmoid(x)
+  function fn.hardswish(x)
+    local inner = ops.clamp(x, -3, 3)
+    return ops.select(ops.less_equal(x, -3), 0, ops.select(ops.less_equal(3, x), x, inner * (inner + 3) * (1 / 6)))
+  end
 
   --- x - logsumexp(x) over the last dimension; halves are worked out in f32.
   function fn.log_softmax(x)
@@ -200,6 +209,24 @@ return function(ops)
   function fn.eye(n, dtype) return ops.cast(ops.equal(ops.iota({ n, n }, 0), ops.iota({ n, n }, 1)), dtype or "f32") end
 
   ---- random ----
+
+  -- Numbers of the run: by its seed, the step and the place in the script; those of an evaluation are the same each
+  -- time.
+  local function drawn(what, op)
+    return function(dims, dtype)
+      if type(dims) ~= "table" then core.error(("%s: the extents are a list: sgl.%s({ 2, 3 })"):format(what, what)) end
+      local context, zero = trace.context(), core.constant(0, "i64")
+      local step = context.step or context.position or zero
+      return op(context.seed or zero, step, zero, trace.random_id(), dims, dtype or trace.dtype())
+    end
+  end
+
+  --- Normal numbers with mean 0 and deviation 1, and numbers in [0, 1), others in each step and each turn of a loop.
+  fn.normal, fn.uniform = drawn("normal", ops.random_normal), drawn("uniform", ops.random_uniform)
+
+  local chance = drawn("bernoulli", ops.random_uniform)
+  --- bool, true with probability p, a number or a tensor.
+  function fn.bernoulli(dims, p) return ops.less(chance(dims), p) end
 
   --- bool, true with probability p; the other arguments as random_uniform's.
   function fn.random_bernoulli(seed, step, offset, id, dims, p)

@@ -277,24 +277,50 @@ function job.trace_eval(self)
   end)
 end
 
+-- The model's logits [1, vocab] of tokens [1, length]: of the last one, or where there are several of number `last`.
+local function next_logits(self, length)
+  local logits = self.model(core.input("feed", "tokens", "i32", { 1, length }))
+  local function at_last(x) return length > 1 and ops.dynamic_slice(x, scalar "last", 1, 1) or x end
+  if getmetatable(logits) == loss_module.Logits then
+    local hidden = at_last(logits.hidden)
+    logits = setmetatable({ hidden = hidden, weight = logits.weight }, loss_module.Logits):tensor()
+  elseif core.is_tensor(logits) and core.rank(logits) == 3 then
+    logits = at_last(logits)
+  else
+    core.error(("decode: the model must give logits [1, %d, vocab], it gave %s"):format(length, tostring(logits)),
+      self.here)
+  end
+  core.fetch("logits", ops.reshape(logits, 1, ops.shape(logits, 2)))
+end
+
 --- Logits of the next token. Feeds: tokens i32 [1, 1], position i64 []. Fetch: logits [1, vocab].
 function job.trace_decode(self)
   local context = context_of(self, "decode")
-  context.context = self.context or self.data.seq
+  context.context, context.generating = self.context or self.data.seq, true
   if not context.context then return nil end
   context.averages = averages_of(self)
   return core.trace("decode", function()
     trace.run(context, function()
       context.position = scalar "position"
-      local logits = self.model(core.input("feed", "tokens", "i32", { 1, 1 }))
-      if getmetatable(logits) == loss_module.Logits then logits = logits:tensor() end
-      if not core.is_tensor(logits) or core.rank(logits) ~= 3 then
-        core.error(("decode: the model must give logits [1, 1, vocab], it gave %s"):format(tostring(logits)), self.here)
-      end
-      core.fetch("logits", ops.reshape(logits, 1, ops.shape(logits, 2)))
+      next_logits(self, 1)
     end)
   end)
 end
+
+-- The same from a text, without caches. Feeds: tokens i32 [1, n], last i64 []. Fetch: logits [1, vocab] after token
+-- number `last`.
+local function trace_text(self, name, most)
+  local context, length = context_of(self, "eval"), self.context or self.data.seq
+  if not length or length < 2 then return nil end
+  context.generating, context.averages = true, averages_of(self)
+  return core.trace(name, function()
+    trace.run(context, function() next_logits(self, math.min(length, most)) end)
+  end)
+end
+
+--- A few tokens, to compare with as many steps of "decode"; a text as long as the context.
+function job.trace_few(self) return trace_text(self, "few", 8) end
+function job.trace_text(self) return trace_text(self, "text", math.maxinteger) end
 
 ---- what else the C side asks ----
 

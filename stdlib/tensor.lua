@@ -26,6 +26,7 @@
 ---@field argsort fun(x: sgl.tensor, axis: integer?, descending: boolean?): sgl.tensor
 ---@field attention fun(q: sgl.tensor, k: sgl.tensor, v: sgl.tensor, offset: sgl.tensor, options: table?): sgl.tensor, sgl.tensor
 ---@field avg_pool fun(x: sgl.tensor, size: integer|integer[], options: table?, count_include_pad: boolean?): sgl.tensor
+---@field bernoulli fun(dims: integer[], p: sgl.tensor|number): sgl.tensor
 ---@field bit_and fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
 ---@field bit_not fun(x: sgl.tensor): sgl.tensor
 ---@field bit_or fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
@@ -94,6 +95,7 @@
 ---@field mish fun(x: sgl.tensor): sgl.tensor
 ---@field mul fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
 ---@field neg fun(x: sgl.tensor): sgl.tensor
+---@field normal fun(dims: integer[], dtype: string?): sgl.tensor
 ---@field not_equal fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
 ---@field one_hot fun(indices: sgl.tensor, classes: integer, dtype: string?): sgl.tensor
 ---@field ones fun(dims: integer[], dtype: string?): sgl.tensor
@@ -144,6 +146,7 @@
 ---@field transpose fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
 ---@field tril fun(x: sgl.tensor, k: integer?): sgl.tensor
 ---@field triu fun(x: sgl.tensor, k: integer?): sgl.tensor
+---@field uniform fun(dims: integer[], dtype: string?): sgl.tensor
 ---@field unpack fun(x: sgl.tensor, shapes: integer[][]): ...: sgl.tensor
 ---@field unsqueeze fun(x: sgl.tensor, axis: integer): sgl.tensor
 ---@field var fun(x: sgl.tensor, axes: integer|integer[]?, keep: boolean?, correction: number?): sgl.tensor

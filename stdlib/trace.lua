@@ -12,6 +12,7 @@ local now
 ---@field dtype string of parameters and activations
 ---@field seed sgl.tensor? i64 []
 ---@field step sgl.tensor? i64 [], from 1
+---@field generating boolean? logits of a next token are asked for, in decode and in eval
 ---@field position sgl.tensor? i64 [], decode only: of the first token read in
 ---@field averages table<string, string>? states that stand for parameters, by their paths
 ---@field context integer? positions that the decode caches hold

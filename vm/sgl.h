@@ -431,7 +431,9 @@ typedef struct sgl_train_config {
 SGL_API sgl_status sgl_train(sgl_session *session, const sgl_train_config *config);
 
 typedef struct sgl_generate_config {
-    sgl_program *decode;   /* feeds: tokens i32[1, 1], position i64[]; fetch: logits [1, vocab] */
+    /* Fetches logits [1, vocab]. Either feeds tokens i32[1, 1] and position i64[], and keeps in caches what it must know of the
+     * tokens before; or feeds tokens i32[1, n], n > 1, and last i64[], and reads the whole text, up to `last`, each time. */
+    sgl_program *decode;
     const int32_t *prompt; /* at least one token */
     int64_t prompt_count;
     int64_t count;      /* tokens to make */
@@ -444,6 +446,10 @@ typedef struct sgl_generate_config {
     void *user;
 } sgl_generate_config;
 SGL_API sgl_status sgl_generate(sgl_session *session, const sgl_generate_config *config);
+/* Whether one token after another gives what several at once give: *agrees is 0 where a part of the model looks at other
+ * tokens and keeps nothing of them. UNSUPPORTED where it sees later ones. `decode` and `few` are programs of the job's graphs
+ * of these names (few: tokens i32[1, n], last i64[]); a few tokens go through both, in the session as it is. */
+SGL_API sgl_status sgl_generate_agrees(sgl_session *session, sgl_program *decode, sgl_program *few, int *agrees);
 
 /* Arithmetic of one step of a program (2 per multiply-add of its products), and what a large product reaches on the
  * session's device, measured once (about 30 ms) when first asked: the two halves of model-flops utilisation. */
@@ -475,7 +481,9 @@ SGL_API void sgl_job_free(sgl_job *job);
  *   "init"   updates every parameter and state with its first value (feed: seed i64[])
  *   "train"  one optimizer step (feeds: the batch, step i64[], seed i64[]; fetches: loss, lr, grad_norm, logged values)
  *   "eval"   loss over one batch, no update (fetches: loss_sum, count)
- *   "decode" one generation step (NOT_FOUND when the model declares none) */
+ *   "decode" one generation step (NOT_FOUND when the job declares no context)
+ *   "few"    what sgl_generate_agrees compares it with (NOT_FOUND too for a context of 1)
+ *   "text"   in its place where they do not agree: the context read anew for each token (NOT_FOUND as few) */
 SGL_API sgl_status sgl_job_graph(sgl_job *job, const char *which, sgl_graph **graph);
 SGL_API sgl_status sgl_job_plan(sgl_job *job, sgl_plan **plan);
 /* The data that the script declares with data.text or data.tokens, opened (owned by the VM); NOT_FOUND for other jobs. */

@@ -11,6 +11,7 @@
 local core = require "sgl.core"
 local check = require "sgl.check"
 local base = require "sgl.nn.module"
+local cache = require "sgl.nn.cache"
 local initial = require "sgl.nn.initial"
 local make_rope = require "sgl.nn.rope"
 local ops = require "sgl.ops"
@@ -46,17 +47,6 @@ local function rope_of(rope, head_dim)
   if type(rope) == "table" then return make_rope(head_dim, rope) end
   check.value("attention", "rope", "positive", rope)
   return make_rope(head_dim, { theta = rope })
-end
-
--- Keys or values of all positions so far: the cache with those of this step written at the position.
-local function cached(name, fresh)
-  local context = trace.context()
-  local batch, _, heads, head_dim = table.unpack(ops.shape(fresh))
-  local path = ("cache.%s/%s"):format(name, trace.path())
-  local cache = core.input("cache", path, core.dtype(fresh), { batch, context.context, heads, head_dim })
-  local whole = ops.dynamic_update(cache, fresh, trace.position(), 1)
-  core.update(path, whole)
-  return whole
 end
 
 ---- who sees whom ----
@@ -166,7 +156,7 @@ return function(options)
     if rope then q, k = rope(q, positions), rope(k, positions) end
     if trace.mode() == "decode" and not context then
       if not causal then core.error("attention: only causal attention can generate token by token") end
-      k, v = cached("k", k), cached("v", v)
+      k, v = cache.along("k", k), cache.along("v", v)
     end
     local y = ops.attention(q, k, v, trace.position(), {
       scale = scale, causal = causal, window = options.window, query_segments = of_queries, key_segments = of_keys,

@@ -8,7 +8,7 @@ local base = require "sgl.nn.module"
 local layers = {
   "linear", "embedding", "rms_norm", "layer_norm", "attention", "swiglu", "mlp", "dropout", "stack", "position",
   "rope", "geglu", "group_norm", "batch_norm", "moe", "auxiliary_loss", "lstm", "gru",
-  "freeze",
+  "freeze", "cache",
 }
 local several = { -- files with more than one layer
   loss = { "cross_entropy", "tied_head", "head" },

@@ -5,6 +5,7 @@
 --- slot says which token it takes, an index per choice which slot gives it back.
 
 local ops = require "sgl.ops"
+local trace = require "sgl.trace"
 
 -- down(activation(gate(x)) * up(x)) of tokens [experts, ..., dim], with weights [experts, ...].
 local function expert_products(activation, weights, tokens)
@@ -50,6 +51,7 @@ local function by_capacity(options, activation, weights, x, choice, gates)
   local groups, n = batch, length
   if options.group == "batch" then groups, n = 1, batch * length end
   local capacity = math.min(math.ceil(options.capacity * n * top_k / experts), n)
+  if trace.context().generating then capacity = n end -- token by token nothing is over
   -- choice-major: all first choices stand before all second ones
   local function flatten(y)
     return ops.reshape(ops.transpose(ops.reshape(y, groups, n, top_k), 0, 2, 1), groups, top_k * n)

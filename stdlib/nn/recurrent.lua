@@ -7,6 +7,7 @@
 local core = require "sgl.core"
 local check = require "sgl.check"
 local base = require "sgl.nn.module"
+local cache = require "sgl.nn.cache"
 local control = require "sgl.control"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
@@ -18,27 +19,20 @@ local recurrent = {}
 ---@field init function? of the weights; default: uniform in -hidden^-0.5 .. hidden^-0.5, as PyTorch's
 ---@field reverse boolean? from the last place to the first
 
--- The state before the first place: given, or zeros; in a decode step what the one before has left.
+-- The state before the first place: given, or zeros; while generating what the step before has left. And what leaves
+-- the one behind the last place.
 local function first_state(where, names, given, batch, hidden, dtype)
-  local state, wanted = {}, ("%s[%d,%d]"):format(dtype, batch, hidden)
+  local state, keepers, wanted = {}, {}, ("%s[%d,%d]"):format(dtype, batch, hidden)
   for _, name in ipairs(names) do
     local value = given and given[name]
     if value ~= nil and (not core.is_tensor(value) or tostring(value) ~= wanted) then
       core.error(("%s: state %s must be %s, not %s"):format(where, name, wanted, check.show(value)))
     end
-    state[name] = value or ops.zeros({ batch, hidden }, dtype)
-    if trace.mode() == "decode" and not value then
-      local path = ("cache.%s/%s"):format(name, trace.path())
-      local cache = core.input("cache", path, dtype, { batch, hidden })
-      state[name] = ops.select(ops.equal(trace.position(), 0), state[name], cache)
-    end
+    state[name], keepers[name] = cache.state(name, value or ops.zeros({ batch, hidden }, dtype))
   end
-  return state
-end
-
-local function keep_state(names, state)
-  if trace.mode() ~= "decode" then return end
-  for _, name in ipairs(names) do core.update(("cache.%s/%s"):format(name, trace.path()), state[name]) end
+  return state, function(last)
+    for _, name in ipairs(names) do keepers[name](last[name]) end
+  end
 end
 
 --- A module of the weights wx [gates * hidden, input], wh [gates * hidden, hidden] and the biases.
@@ -69,12 +63,12 @@ function recurrent.new(where, sizes, options, biases, names, cell)
     local weights = {}
     for name, parameter in pairs(children) do weights[name] = parameter() end
     local along = ops.transpose(ops.linear(x, wx(), weights.bx), 1, 0, 2) -- [t, batch, gates * hidden]
-    local first = first_state(where, names, state, ops.shape(x, 0), hidden, core.dtype(x))
+    local first, keep = first_state(where, names, state, ops.shape(x, 0), hidden, core.dtype(x))
     local last, h = control.scan(function(before, projected)
       local after = cell(weights, projected, before)
       return after, after.h
     end, first, along, { reverse = options.reverse })
-    keep_state(names, last)
+    keep(last)
     return ops.transpose(h, 1, 0, 2), last
   end)
 end

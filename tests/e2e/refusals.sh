@@ -163,7 +163,7 @@ schedule 'cosine { peak = 1, T_max = 10 }' "'T_max'; here it is 'steps'"
 layer 'Linear(8, 8)' "here it is 'linear'"
 layer 'attention { dim = 8, n_heads = 2 }' "here it is 'heads'"
 layer 'zork(8)' 'there are attention, ' 'tied_head'
-bad 5 'local model = sgl.randn(2, 3)' "here it is 'random_normal'"
+bad 5 'local model = sgl.randn(2, 3)' "here it is 'normal'"
 bad 5 'local model = sgl.ones(2, 3)' 'ones: the extents are a list: sgl.ones({ 2, 3 })'
 bad 5 'local model = sgl.iota(3)' 'sgl.iota({ 2, 3 })'
 bad 5 'local plan = sgl.plan(3)' 'plan: give a table'

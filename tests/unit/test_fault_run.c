@@ -72,10 +72,17 @@ static sgl_status generate(sgl_vm *vm, sgl_job *job)
                                    .temperature = 1,
                                    .top_k = 5,
                                    .top_p = 0.9 };
+    sgl_program *few = NULL, *text = NULL;
+    int agrees = 0;
     sgl_status status = sgl_session_new(vm, "cpu", &session);
     TRY(freeze(job, session, NULL, "decode", &config.decode));
+    TRY(freeze(job, session, NULL, "few", &few));
+    TRY(freeze(job, session, NULL, "text", &text));
     TRY(sgl_checkpoint_find(vm, "out", &path, &meta, &step));
     TRY(sgl_checkpoint_load(session, path, 1));
+    TRY(sgl_generate_agrees(session, config.decode, few, &agrees));
+    TRY(sgl_generate(session, &config));
+    config.decode = text; /* the whole text for each token */
     TRY(sgl_generate(session, &config));
     return status;
 }

@@ -230,6 +230,7 @@ static void test_data_and_runs(void **state)
     int32_t batch[4];
     int64_t step;
     double nats;
+    int agrees;
     sgl_tokens *tokens;
     sgl_tokens_config tokens_config = { .paths = &no_path, .path_count = 1, .vocab = 256, .seq = 4, .batch = 1 };
     make_things(&t, &heap);
@@ -261,6 +262,10 @@ static void test_data_and_runs(void **state)
     REFUSED(sgl_train, t.session, &backwards);
     REFUSED(sgl_generate, t.session, NULL);
     REFUSED(sgl_generate, t.session, &no_decode);
+    REFUSED(sgl_generate_agrees, t.session, NULL, t.program, &agrees);
+    REFUSED(sgl_generate_agrees, t.session, t.program, NULL, &agrees);
+    REFUSED(sgl_generate_agrees, t.session, t.program, t.program, NULL);
+    TELLS("i32[1,n]", sgl_generate_agrees, t.session, t.program, t.program, &agrees);
     SILENT(sgl_checkpoint_save, NULL, "out", 1, NULL, 0);
     SILENT(sgl_checkpoint_lock, NULL, "out");
     SILENT(sgl_checkpoint_find, NULL, "out", &path, &meta, &step);
@@ -271,6 +276,7 @@ static void test_data_and_runs(void **state)
     SILENT(sgl_tokens_ngram_loss, NULL, 2, &nats);
     SILENT(sgl_train, NULL, &no_train);
     SILENT(sgl_generate, NULL, &no_decode);
+    SILENT(sgl_generate_agrees, NULL, t.program, t.program, &agrees);
     close_vm(t.vm, &heap);
 }
 

@@ -2,7 +2,8 @@
  *
  * Comes in: a decode program bound to the session whose parameters it reads, a prompt. Goes out: tokens, one by one. The
  * program keeps keys and values in caches of the session; here is only the position. When the context is full, its last
- * half is read in anew from position 0. Choice: softmax at a temperature over the top k, then the smallest set whose
+ * half is read in anew from position 0. A program of several tokens keeps nothing and reads the whole text each time; what
+ * stands behind its last token is zeros. Choice: softmax at a temperature over the top k, then the smallest set whose
  * probability reaches p (Holtzman et al., arXiv:1904.09751), drawn with Philox keyed by seed and number of the token. */
 #include <math.h>
 #include <string.h>
@@ -26,6 +27,8 @@ typedef struct generator {
     int64_t history_count, history_capacity;
     int64_t position;  /* of the next token to be read in */
     bool has_position; /* the program wants to know; one without caches does not */
+    int64_t window;    /* tokens of one step */
+    int32_t *text;     /* so many, where they are several */
     sgl_vm *vm;
 } generator;
 
@@ -131,9 +134,23 @@ static sgl_status read_in(generator *g, int32_t token)
     return SGL_OK;
 }
 
+/* Reads in the end of history, which begins where it would in steps of one token. */
+static sgl_status read_text(generator *g, int64_t from)
+{
+    int64_t most = g->config->context > 0 && g->config->context < g->window ? g->config->context : g->window;
+    for (int64_t i = from; i < g->history_count; i++) g->position = g->position < most ? g->position + 1 : most / 2 + 1;
+    int64_t last = g->position - 1;
+    memset(g->text, 0, (size_t)g->window * sizeof *g->text);
+    memcpy(g->text, g->history + g->history_count - g->position, (size_t)g->position * sizeof *g->text);
+    SGLCORE_TRY(sgl_feed(g->config->decode, "tokens", g->text, (size_t)g->window * sizeof *g->text));
+    SGLCORE_TRY(sgl_feed(g->config->decode, "last", &last, sizeof last));
+    return sgl_step(g->config->decode);
+}
+
 /* Reads in history[from..], beginning anew with the last half whenever the context is full. */
 static sgl_status read_history(generator *g, int64_t from)
 {
+    if (g->window > 1) return read_text(g, from);
     for (int64_t i = from; i < g->history_count; i++) {
         if (g->config->context > 0 && g->position >= g->config->context) {
             g->position = 0;
@@ -193,12 +210,15 @@ static sgl_status find_logits(generator *g)
     return sglcore_fail(g->env, SGL_TYPE, "generate: the decode program fetches no logits f32[1, vocab]");
 }
 
-static bool find_position(const generator *g)
+static void find_feeds(generator *g)
 {
     const char *name;
-    for (int i = 0; sgl_program_feed(g->config->decode, i, &name, NULL) == SGL_OK && name; i++)
-        if (strcmp(name, "position") == 0) return true;
-    return false;
+    sgl_type type;
+    g->window = 1;
+    for (int i = 0; sgl_program_feed(g->config->decode, i, &name, &type) == SGL_OK && name; i++) {
+        if (strcmp(name, "position") == 0) g->has_position = true;
+        if (strcmp(name, "tokens") == 0 && type.rank == 2 && type.dims[1] > 1) g->window = type.dims[1];
+    }
 }
 
 static sgl_status check_prompt(const generator *g)
@@ -215,7 +235,7 @@ static sgl_status generate(generator *g)
 {
     SGLCORE_TRY(find_logits(g));
     SGLCORE_TRY(check_prompt(g));
-    g->has_position = find_position(g);
+    find_feeds(g);
     if (__builtin_add_overflow(g->config->prompt_count, g->config->count, &g->history_capacity) ||
         g->history_capacity > PTRDIFF_MAX / (int64_t)sizeof *g->history) {
         g->history_capacity = 0;
@@ -225,7 +245,8 @@ static sgl_status generate(generator *g)
     g->logits = sglcore_alloc(g->env, (size_t)g->logits_bytes);
     g->heap = sglcore_alloc(g->env, (size_t)g->vocab * sizeof *g->heap);
     g->history = sglcore_alloc(g->env, (size_t)g->history_capacity * sizeof *g->history);
-    if (!g->logits || !g->heap || !g->history) return SGL_OUT_OF_MEMORY;
+    if (g->window > 1) g->text = sglcore_alloc(g->env, (size_t)g->window * sizeof *g->text);
+    if (!g->logits || !g->heap || !g->history || (g->window > 1 && !g->text)) return SGL_OUT_OF_MEMORY;
     memcpy(g->history, g->config->prompt, (size_t)g->config->prompt_count * sizeof *g->history);
     g->history_count = g->config->prompt_count;
     return run(g);
@@ -241,5 +262,6 @@ sgl_status sgl_generate(sgl_session *session, const sgl_generate_config *config)
     sglcore_free(env, g.logits, (size_t)g.logits_bytes);
     sglcore_free(env, g.heap, (size_t)g.vocab * sizeof *g.heap);
     sglcore_free(env, g.history, (size_t)g.history_capacity * sizeof *g.history);
+    sglcore_free(env, g.text, (size_t)g.window * sizeof *g.text);
     return status;
 }
