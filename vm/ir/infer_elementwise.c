@@ -13,7 +13,13 @@ sgl_status sglir_infer_constant(const sglir_infer *in)
     sgl_dtype dtype = (sgl_dtype)sglir_infer_int(in, "dtype");
     double value = sglir_infer_attr(in, "value")->f;
     if (!sglir_dtype_holds(dtype, value)) return sglir_infer_fail(in, "%.17g is no %s", value, sgl_dtype_name(dtype));
+    int64_t partial = sglir_infer_int(in, "partial");
+    if (partial < 0 || partial >> SGLIR_AXIS_COUNT != 0 || (partial != 0 && value != 0))
+        return sglir_infer_fail(in,
+                                "partial is %lld: a bit for each of the %d axes is needed, and the number must be 0",
+                                (long long)partial, SGLIR_AXIS_COUNT);
     in->results[0] = sglir_type_make(dtype, 0, NULL);
+    in->results[0].partial = (uint8_t)partial;
     return SGL_OK;
 }
 

@@ -263,8 +263,10 @@ static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
     if (a->step == LAST && (node->op == SGLIR_OP_SCALE || node->op == SGLIR_OP_UNSCALE)) {
         sglir_id x = rewrite->map[sglir_arg(rewrite->from, node, 0)];
         sglir_id scale = rewrite->map[sglir_arg(rewrite->from, node, 1)];
-        if (node->op == SGLIR_OP_UNSCALE) scale = sglir_unary(g, SGLIR_OP_RECIPROCAL, scale);
-        rewrite->map[node->out_first] = sglir_mul(g, x, scale);
+        double value;
+        bool is_zero = sglir_constant_value(g, x, &value) && value == 0;
+        if (node->op == SGLIR_OP_UNSCALE && !is_zero) scale = sglir_unary(g, SGLIR_OP_RECIPROCAL, scale);
+        rewrite->map[node->out_first] = is_zero ? x : sglir_mul(g, x, scale);
         a->changed = true;
         return true;
     }

@@ -3,7 +3,8 @@
  * In: a step graph over the whole batch, plan->mesh[MICRO] = n. Out: the same mathematics, the batch dimension (dimension
  * 0 of every feed) cut into n parts that loops (SCAN) go through one after another.
  *   forms   a value is whole, split along a dimension, or partial (a sum over micro-batches owed); the labels of ops.def
- *           say how forms go through a node, the column `linear` what bears a partial one
+ *           say how forms go through a node, the column `linear` what bears a partial one; a loop or branch of the script
+ *           whose body bears them is run by each micro-batch for itself
  *   levels  what needs a whole value waits for the end of the loop that makes it: the count of valid tokens in a first
  *           loop, forward and backward in a second, the optimizer after it. Everything goes as late as it can, so the
  *           forward pass stands in one loop only; what two loops need is made twice when cheap, else kept
@@ -11,204 +12,35 @@
  *           DYNAMIC_UPDATE
  * Odd invariant: the numbers are those of the unsplit graph up to the order of sums, however unevenly the valid tokens
  * lie, because no node divides here: a mean is a sum and a count in the graph. */
-#include <string.h>
-
 #include "passes/shard.h"
 
 /* ---- uses --------------------------------------------------------------------------------------------------- */
 
-static sgl_status push_use(sglpass_micro *m, sglir_id value)
-{
-    return sglcore_vec_push(m->env, &m->uses, (sglpass_micro_use){ .value = value, .mode = SGLPASS_USE_WHOLE });
-}
-
-/* What a region uses from the top one. */
-static sgl_status push_captures(sglpass_micro *m, sglir_id id)
-{
-    const sglir_graph *g = m->from;
-    const sglir_region *region = &g->regions.data[id];
-    for (int64_t n = 0; n < region->nodes.count; n++) {
-        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
-        for (uint32_t i = 0; i < node->arg_count; i++) {
-            if (sglir_value_at(g, sglir_arg(g, node, i))->region == 0) SGLCORE_TRY(push_use(m, sglir_arg(g, node, i)));
-        }
-        for (uint32_t r = 0; r < node->region_count; r++) SGLCORE_TRY(push_captures(m, node->region_first + r));
-    }
-    for (int64_t i = 0; i < region->results.count; i++) {
-        if (sglir_value_at(g, region->results.data[i])->region == 0) SGLCORE_TRY(push_use(m, region->results.data[i]));
-    }
-    return SGL_OK;
-}
-
-static sgl_status list_uses(sglpass_micro *m, sglir_id id)
-{
-    const sglir_node *node = sglir_node_at(m->from, id);
-    m->nodes[id].use_first = (uint32_t)m->uses.count;
-    for (uint32_t i = 0; i < node->arg_count; i++) SGLCORE_TRY(push_use(m, sglir_arg(m->from, node, i)));
-    for (uint32_t r = 0; r < node->region_count; r++) SGLCORE_TRY(push_captures(m, node->region_first + r));
-    m->nodes[id].use_count = (uint32_t)m->uses.count - m->nodes[id].use_first;
-    return SGL_OK;
-}
-
-/* ---- splits ------------------------------------------------------------------------------------------------- */
-
-static int dim_of(const int8_t *labels, int label)
-{
-    for (int d = 0; d < SGL_MAX_RANK; d++) {
-        if (labels[d] == label) return d;
-    }
-    return -1;
-}
-
-static bool divides(const sglpass_micro *m, sglir_id value, int dim)
-{
-    return sglir_type_of(m->from, value)->dims[dim] % m->parts == 0;
-}
-
-/* Whether the node can run along the label, each micro-batch for itself. */
-static bool runs_along(const sglpass_micro *m, const sglir_node *node, const sglir_labels *labels, int label)
-{
-    if (label < 0 || (labels->refused >> label & 1)) return false;
-    for (uint32_t r = 0; r < node->out_count; r++) {
-        int dim = dim_of(labels->results[r], label);
-        if (dim >= 0 ? !divides(m, node->out_first + r, dim) : !(labels->summed >> label & 1)) return false;
-    }
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        int dim = dim_of(labels->args[i], label);
-        if (dim >= 0 && !divides(m, sglir_arg(m->from, node, i), dim)) return false;
-    }
-    return true;
-}
-
-/* An argument that is needed along `dim`; -1: whole. */
-static void take_along(const sglpass_micro *m, sglpass_micro_use *use, int dim)
-{
-    const sglpass_micro_value *value = &m->values[use->value];
-    use->mode = SGLPASS_USE_WHOLE;
-    if (dim < 0) return;
-    bool fits = value->form == SGLPASS_WHOLE || (value->form == SGLPASS_SPLIT && value->dim == dim);
-    use->mode = fits ? SGLPASS_USE_LOCAL : SGLPASS_USE_SLICE;
-    use->dim = (int8_t)dim;
-}
-
-static void put_split(sglpass_micro *m, const sglir_node *node, uint32_t result, int dim)
-{
-    m->values[node->out_first + result].form = dim < 0 ? SGLPASS_PARTIAL : SGLPASS_SPLIT;
-    m->values[node->out_first + result].dim = (int8_t)dim;
-}
-
-/* Concat joins any number of arguments; it runs along the other dimensions. */
-static bool split_concat(sglpass_micro *m, const sglir_node *node, sglpass_micro_use *uses)
-{
-    int dim = -1, axis = (int)sglir_attr_int(m->from, node, "axis");
-    for (uint32_t i = 0; i < node->arg_count && dim < 0; i++) {
-        const sglpass_micro_value *value = &m->values[uses[i].value];
-        if (value->form == SGLPASS_SPLIT && value->dim != axis) dim = value->dim;
-    }
-    if (dim < 0) return false;
-    for (uint32_t i = 0; i < node->arg_count; i++) take_along(m, &uses[i], dim);
-    put_split(m, node, 0, dim);
-    return true;
-}
-
-/* Runs the node along the label of its first split argument that allows it. */
-static bool split_node(sglpass_micro *m, const sglir_node *node, sglpass_micro_use *uses)
-{
-    sglir_labels labels;
-    if (node->op == SGLIR_OP_CONCAT) return split_concat(m, node, uses);
-    if (!sglir_labels_of(m->from, node, &labels)) return false;
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        const sglpass_micro_value *value = &m->values[uses[i].value];
-        if (value->form != SGLPASS_SPLIT) continue;
-        int label = labels.args[i][value->dim];
-        if (!runs_along(m, node, &labels, label)) continue;
-        for (uint32_t k = 0; k < node->arg_count; k++) take_along(m, &uses[k], dim_of(labels.args[k], label));
-        for (uint32_t r = 0; r < node->out_count; r++) put_split(m, node, r, dim_of(labels.results[r], label));
-        return true;
-    }
-    return false;
-}
-
-/* ---- sums that are owed -------------------------------------------------------------------------------------- */
-
-static bool in_group(const char *group, size_t length, uint32_t arg)
-{
-    for (size_t i = 0; i < length; i++) {
-        if (group[i] == '*' || (uint32_t)(group[i] - '0') == arg) return true;
-    }
-    return false;
-}
-
-/* Whether the node is linear in just those arguments that are partial. */
-static bool bears_partial(const sglpass_micro *m, const sglir_node *node, const sglpass_micro_use *uses)
-{
-    const char *group = sglir_ops[node->op].linear;
-    if (node->op == SGLIR_OP_CAST && !sglcore_dtype_is_float((sgl_dtype)sglir_attr_int(m->from, node, "to")))
-        return false;
-    bool fills = node->op == SGLIR_OP_PAD || node->op == SGLIR_OP_WINDOWS;
-    if (fills && sglir_attr_float(m->from, node, "value") != 0) return false;
-    while (*group != '\0') {
-        size_t length = strcspn(group, "|");
-        bool fits = true;
-        for (uint32_t i = 0; i < node->arg_count && fits; i++)
-            fits = (m->values[uses[i].value].form == SGLPASS_PARTIAL) == in_group(group, length, i);
-        if (fits) return true;
-        group += length + (group[length] == '|');
-    }
-    return false;
-}
-
-static void carry_partial(sglpass_micro *m, const sglir_node *node, sglpass_micro_use *uses)
-{
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        if (m->values[uses[i].value].form == SGLPASS_PARTIAL) uses[i].mode = SGLPASS_USE_LOCAL;
-    }
-    for (uint32_t r = 0; r < node->out_count; r++) put_split(m, node, r, -1);
-}
-
-/* ---- forms, in order ----------------------------------------------------------------------------------------- */
-
-static sgl_status split_feed(sglpass_micro *m, const sglir_node *node)
-{
-    const sglir_type *type = sglir_type_of(m->from, node->out_first);
-    if (sglir_attr_int(m->from, node, "role") != SGL_FEED || type->rank == 0) return SGL_OK;
-    if (type->dims[0] % m->parts != 0)
-        return sglcore_fail(
-            m->env, SGL_INVALID_ARGUMENT,
-            "shard: the feed '%s' has %lld rows, which is no multiple of the plan's %lld micro-batches; "
-            "change its first extent or the plan's micro",
-            sglir_attr_string(m->from, node, "name"), (long long)type->dims[0], (long long)m->parts);
-    put_split(m, node, 0, 0);
-    return SGL_OK;
-}
-
-static sgl_status find_form(sglpass_micro *m, sglir_id id)
-{
-    const sglir_node *node = sglir_node_at(m->from, id);
-    SGLCORE_TRY(list_uses(m, id));
-    if (node->op == SGLIR_OP_INPUT) return split_feed(m, node);
-    sglpass_micro_use *uses = sglpass_micro_uses(m, id);
-    bool split = false, partial = false;
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        split = split || m->values[uses[i].value].form == SGLPASS_SPLIT;
-        partial = partial || m->values[uses[i].value].form == SGLPASS_PARTIAL;
-    }
-    if (node->region_count > 0 || (!split && !partial)) return SGL_OK;
-    if (split) {
-        m->nodes[id].looped = split_node(m, node, uses);
-    } else if (bears_partial(m, node, uses)) {
-        m->nodes[id].looped = true;
-        carry_partial(m, node, uses);
-    }
-    return SGL_OK;
-}
-
 static void count_use(sglpass_micro *m, const sglpass_micro_use *use, uint32_t change)
 {
+    if (use->mode == SGLPASS_USE_ZEROS) return;
     if (use->mode == SGLPASS_USE_LOCAL)
         m->values[use->value].local_uses += change;
     else
         m->values[use->value].whole_uses += change;
+}
+
+static void count_uses(sglpass_micro *m)
+{
+    const sglir_graph *g = m->from;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        const sglpass_micro_use *uses = sglpass_micro_uses(m, n);
+        for (uint32_t i = 0; i < m->nodes[n].use_count; i++) count_use(m, &uses[i], 1);
+        if (!m->nodes[n].looped) continue;
+        for (uint32_t r = 0; r < node->region_count; r++) {
+            for (int64_t i = 0; i < g->regions.data[node->region_first + r].results.count; i++) {
+                const sglpass_micro_use use = sglpass_micro_yield(m, node, r, i);
+                count_use(m, &use, 1);
+            }
+        }
+    }
+    for (int64_t i = 0; i < g->outputs.count; i++) m->values[g->outputs.data[i].value].whole_uses++;
 }
 
 /* ---- sums paid early or late ---------------------------------------------------------------------------------- */
@@ -241,7 +73,7 @@ static void pay_early(sglpass_micro *m)
     for (int64_t n = m->from->nodes.count - 1; n >= 0; n--) {
         const sglir_node *node = &m->from->nodes.data[n];
         sglpass_micro_use *uses = sglpass_micro_uses(m, n);
-        bool carries = m->nodes[n].looped;
+        bool carries = m->nodes[n].looped && node->region == 0 && node->region_count == 0;
         for (uint32_t i = 0; i < node->arg_count && carries; i++)
             carries = m->values[uses[i].value].form != SGLPASS_SPLIT && uses[i].mode != SGLPASS_USE_SLICE &&
                       (uses[i].mode == SGLPASS_USE_WHOLE || m->values[uses[i].value].form == SGLPASS_PARTIAL);
@@ -283,14 +115,9 @@ bool sglpass_micro_remake(const sglpass_micro *m, const sglir_node *node, int di
     if (sglir_ops[node->op].flags & SGLIR_GENERATOR) return true;
     if (!sglir_labels_of(m->from, node, &labels)) return false;
     int label = labels.results[0][dim];
-    if (!runs_along(m, node, &labels, label)) return false;
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        int at = dim_of(labels.args[i], label);
-        take_along(m, &modes[i], at);
-        const sglpass_micro_value *value = &m->values[modes[i].value];
-        if (modes[i].mode == SGLPASS_USE_LOCAL && value->form == SGLPASS_WHOLE && value->dim >= 0 && value->dim != at)
-            modes[i].mode = SGLPASS_USE_SLICE;
-    }
+    if (!sglpass_micro_runs_along(m, node, &labels, label)) return false;
+    for (uint32_t i = 0; i < node->arg_count; i++)
+        sglpass_micro_take_along(m, &modes[i], sglpass_micro_dim_of(labels.args[i], label));
     return true;
 }
 
@@ -299,19 +126,32 @@ bool sglpass_micro_remake(const sglpass_micro *m, const sglir_node *node, int di
 static void want(sglpass_micro *m, sglpass_micro_use *use)
 {
     sglpass_micro_value *value = &m->values[use->value];
-    if (use->mode == SGLPASS_USE_WHOLE || value->form != SGLPASS_WHOLE) return;
+    bool along = use->mode == SGLPASS_USE_LOCAL || use->mode == SGLPASS_USE_SLICE;
+    if (!along || value->form != SGLPASS_WHOLE) return;
     if (value->dim < 0) value->dim = use->dim;
     use->mode = value->dim == use->dim ? SGLPASS_USE_LOCAL : SGLPASS_USE_SLICE;
 }
 
+static void want_yields(sglpass_micro *m, const sglir_node *node)
+{
+    for (uint32_t r = 0; r < node->region_count; r++) {
+        for (int64_t i = 0; i < m->from->regions.data[node->region_first + r].results.count; i++) {
+            sglpass_micro_use use = sglpass_micro_yield(m, node, r, i);
+            want(m, &use);
+        }
+    }
+}
+
+/* A node that holds regions has a larger id than all that stands in them. */
 static void want_local(sglpass_micro *m)
 {
     for (int64_t n = m->from->nodes.count - 1; n >= 0; n--) {
         const sglir_node *node = &m->from->nodes.data[n];
         sglpass_micro_use *uses = sglpass_micro_uses(m, n), modes[16];
-        if (!m->nodes[n].live || node->region != 0) continue;
+        if (!m->nodes[n].live) continue;
         if (m->nodes[n].looped) {
             for (uint32_t i = 0; i < node->arg_count; i++) want(m, &uses[i]);
+            want_yields(m, node);
         } else if (node->out_count == 1 && node->arg_count <= 16 && m->values[node->out_first].form == SGLPASS_WHOLE &&
                    m->values[node->out_first].dim >= 0) {
             sglpass_micro_value *value = &m->values[node->out_first];
@@ -333,12 +173,18 @@ static sgl_status find_forms(sglpass_micro *m)
         };
     for (int64_t i = 0; i < top->nodes.count; i++) {
         sglir_id id = top->nodes.data[i];
-        if (m->nodes[id].live) SGLCORE_TRY(find_form(m, id));
+        if (!m->nodes[id].live) continue;
+        bool plain = sglir_node_at(g, id)->region_count == 0;
+        SGLCORE_TRY(plain ? sglpass_micro_find_form(m, id) : sglpass_micro_form_control(m, id));
     }
-    for (int64_t i = 0; i < m->uses.count; i++) count_use(m, &m->uses.data[i], 1);
-    for (int64_t i = 0; i < g->outputs.count; i++) m->values[g->outputs.data[i].value].whole_uses++;
+    count_uses(m);
     pay_early(m);
     want_local(m);
+    for (int64_t i = 0; i < top->nodes.count; i++) {
+        sglir_id id = top->nodes.data[i];
+        if (m->nodes[id].looped && sglir_node_at(g, id)->region_count > 0)
+            SGLCORE_TRY(sglpass_micro_list_captures(m, id));
+    }
     return SGL_OK;
 }
 

@@ -1,6 +1,6 @@
 /* shard.h -- inside the pass `shard`: what it finds out about each value and node, from the forms that values take over
- * the micro axis to the loops in which they are made. Filled by shard.c (forms), then shard_levels.c (when), read by
- * shard_emit.c.
+ * the micro axis to the loops in which they are made. Filled by shard_forms.c and shard_region.c (forms), shard.c (what is
+ * wanted), shard_levels.c (when); read by shard_emit.c.
  *
  * Levels count stretches of the step: 0 before any loop, 1 the first loop, 2 between it and the second, 3 the second, and
  * so on; loop k is level 2k + 1. Odd invariant: a value may be had in two ways, whole (outside of loops) and local (its
@@ -13,18 +13,20 @@
 enum { SGLPASS_NO_LEVEL = INT32_MAX, SGLPASS_MOST_LOOPS = 62 };
 
 typedef enum sglpass_micro_form {
-    SGLPASS_WHOLE,  /* made outside of loops */
-    SGLPASS_SPLIT,  /* made in a loop, a part of dimension `dim` per micro-batch */
-    SGLPASS_PARTIAL /* made in a loop, a sum over micro-batches is owed */
+    SGLPASS_WHOLE,   /* made outside of loops */
+    SGLPASS_SPLIT,   /* made in a loop, a part of dimension `dim` per micro-batch */
+    SGLPASS_PARTIAL, /* made in a loop, a sum over micro-batches is owed */
+    SGLPASS_SAME     /* made in a loop, the same in each micro-batch: a counter that turns beside split carries */
 } sglpass_micro_form;
 
 typedef struct sglpass_micro_value {
     uint8_t form;                   /* sglpass_micro_form */
     int8_t dim;                     /* SPLIT: which dimension; WHOLE: along which one loops want it, -1 for none */
     bool remade;                    /* WHOLE, wanted along dim: made anew in the loop; else it is sliced there */
+    bool zero;                      /* WHOLE, while forms are sought: zeros, which may turn out split or partial */
     int32_t whole_from, local_from; /* earliest levels */
     int32_t whole_at;               /* level at which it is needed whole, SGLPASS_NO_LEVEL: at none */
-    uint64_t local_in;              /* bit per loop in which it is needed local */
+    uint64_t local_in;              /* bit per loop in which it is needed local; in a region: bit 0, it is */
     uint64_t sliced_in;             /* of these: taken there from the whole value */
     int32_t gathered_in;            /* loop from which its whole value comes, -1: from none */
     sglir_id paid_into;             /* of one term of a sum: the value to whose carry it is added; SGLIR_NONE: none */
@@ -32,11 +34,16 @@ typedef struct sglpass_micro_value {
 } sglpass_micro_value;
 
 /* How a node takes an argument in its own place. */
-typedef enum sglpass_use_mode { SGLPASS_USE_WHOLE, SGLPASS_USE_LOCAL, SGLPASS_USE_SLICE } sglpass_use_mode;
+typedef enum sglpass_use_mode {
+    SGLPASS_USE_WHOLE,
+    SGLPASS_USE_LOCAL,
+    SGLPASS_USE_SLICE, /* local along `dim`, which is not how the value is local elsewhere */
+    SGLPASS_USE_ZEROS  /* not it, but zeros like it: what a partial carry starts from */
+} sglpass_use_mode;
 
 typedef struct sglpass_micro_use {
     sglir_id value;
-    uint8_t mode; /* sglpass_use_mode; SLICE: local along `dim`, which is not how the value is local elsewhere */
+    uint8_t mode; /* sglpass_use_mode */
     int8_t dim;
 } sglpass_micro_use;
 
@@ -64,6 +71,29 @@ static inline sglpass_micro_use *sglpass_micro_uses(const sglpass_micro *m, int6
 {
     return m->nodes[node].use_count == 0 ? NULL : m->uses.data + m->nodes[node].use_first;
 }
+
+/* ---- forms (shard_forms.c, shard_region.c) --------------------------------------------------------------------- */
+
+/* Of one node without regions: the forms of its results, and how it takes its arguments. */
+sgl_status sglpass_micro_find_form(sglpass_micro *m, sglir_id node);
+/* Of one node of the top region with regions, and of all that stands in them. */
+sgl_status sglpass_micro_form_control(sglpass_micro *m, sglir_id node);
+void sglpass_micro_put(sglpass_micro *m, sglir_id value, sglpass_micro_form form, int dim);
+/* Begins the node's uses anew: its arguments, whole. */
+sgl_status sglpass_micro_list_args(sglpass_micro *m, sglir_id node);
+/* A use that needs its value along `dim`; -1: whole. */
+void sglpass_micro_take_along(const sglpass_micro *m, sglpass_micro_use *use, int dim);
+/* How region r of a looped node takes its result i. */
+sglpass_micro_use sglpass_micro_yield(const sglpass_micro *m, const sglir_node *node, uint32_t r, int64_t i);
+/* Puts what a looped node's regions use from around behind its arguments, and marks what is needed in them, and how:
+ * whole_at 0 for whole, local_in 1 for local. */
+sgl_status sglpass_micro_list_captures(sglpass_micro *m, sglir_id node);
+
+int sglpass_micro_dim_of(const int8_t *labels, int label);
+/* Whether the node can run along the label, each micro-batch for itself. */
+bool sglpass_micro_runs_along(const sglpass_micro *m, const sglir_node *node, const sglir_labels *labels, int label);
+
+/* ---- what is wanted (shard.c), when (shard_levels.c), the graph (shard_emit.c) ----------------------------------- */
 
 /* Where dimension `dim` of the node's result comes from when it is made along it: the uses' modes of such a copy.
  * False: it cannot be made so. `modes` has as many entries as the node has arguments. */

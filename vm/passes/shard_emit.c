@@ -2,8 +2,10 @@
  *
  * In: forms, levels and loops of a step. Out: a new graph. In a loop, nodes stand in the order of the old graph, with
  * local extents; what is taken from outside is sliced at index * extent when it is first used; what is gathered goes into
- * its carry as soon as it is made, so that a gradient lives no longer than it must. Odd invariant: rewrite.map holds whole
- * values only, `local` those of the loop that is being made. */
+ * its carry as soon as it is made, so that a gradient lives no longer than it must. A loop or branch of the script that
+ * runs per micro-batch is made anew around local values. Odd invariant: rewrite.map holds whole values only, `local` those
+ * of the loop that is being made; what is the same in each micro-batch stands in `local`, and while a region is made in
+ * rewrite.map as well. */
 #include <string.h>
 
 #include "passes/shard.h"
@@ -28,9 +30,12 @@ static int64_t part_of(const emitter *e, sglir_id value, int dim)
     return type_from(e, value)->dims[dim] / e->m->parts;
 }
 
+/* That of the value's maker, or of the loop whose parameter it is. */
 static void set_origin(emitter *e, sglir_id value)
 {
-    sglir_set_origin_made(e->to, e->m->from, sglir_value_at(e->m->from, value)->node, e->rewrite.pass);
+    const sglir_value *at = sglir_value_at(e->m->from, value);
+    sglir_id node = at->node != SGLIR_NONE ? at->node : e->m->from->regions.data[at->region].node;
+    sglir_set_origin_made(e->to, e->m->from, node, e->rewrite.pass);
 }
 
 /* ---- in a loop ------------------------------------------------------------------------------------------------ */
@@ -57,15 +62,33 @@ static sglir_id slice(emitter *e, sglir_id value, int dim)
     return sglir_emit(e->to, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 3, NULL);
 }
 
+/* What a sum or a row of parts starts from; `partial`: as terms of one, which owe its sum. */
+static sglir_id zeros(emitter *e, sglir_id value, bool partial)
+{
+    const sglir_type *type = type_from(e, value);
+    set_origin(e, value);
+    const sglir_named attrs[] = { SGLIR_F("value", 0), SGLIR_I("dtype", type->dtype),
+                                  SGLIR_I("partial", partial ? 1 << SGLIR_AXIS_MICRO : 0) };
+    sglir_id zero = sglir_emit(e->to, SGLIR_OP_CONSTANT, NULL, 0, attrs, 3, NULL);
+    return type->rank == 0 ? zero : sglir_broadcast(e->to, zero, type->rank, type->dims);
+}
+
 /* The value as the use wants it. */
 static sglir_id take(emitter *e, const sglpass_micro_use *use)
 {
     const sglpass_micro_value *value = &e->m->values[use->value];
-    if (use->mode == SGLPASS_USE_WHOLE) return e->rewrite.map[use->value];
-    if (use->mode == SGLPASS_USE_SLICE) return slice(e, use->value, use->dim);
-    bool sliced = value->sliced_in >> e->loop & 1;
-    if (e->local[use->value] == SGLIR_NONE && sliced) e->local[use->value] = slice(e, use->value, value->dim);
-    return e->local[use->value];
+    sglir_id *local = &e->local[use->value];
+    bool inside = sglir_value_at(e->m->from, use->value)->region != 0, sliced = value->sliced_in >> e->loop & 1;
+    switch ((sglpass_use_mode)use->mode) {
+    case SGLPASS_USE_WHOLE: return e->rewrite.map[use->value];
+    case SGLPASS_USE_ZEROS: return zeros(e, use->value, true);
+    case SGLPASS_USE_SLICE: return slice(e, use->value, use->dim);
+    case SGLPASS_USE_LOCAL: break;
+    }
+    if (*local == SGLIR_NONE && inside) return slice(e, use->value, use->dim); /* each time: regions end */
+    if (*local == SGLIR_NONE && sliced)
+        *local = value->form == SGLPASS_SAME ? e->rewrite.map[use->value] : slice(e, use->value, value->dim);
+    return *local;
 }
 
 /* Whether the extents of a reshape do not show which dimension is split: its local extent is 1, or 1s stand before it. */
@@ -119,7 +142,9 @@ static sglir_id move_iota(emitter *e, const sglir_node *node, int dim, sglir_id 
 static bool is_own_dim(const emitter *e, const sglpass_micro_use *uses, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (uses[i].mode != SGLPASS_USE_WHOLE && e->m->values[uses[i].value].form != SGLPASS_PARTIAL) return false;
+        uint8_t form = e->m->values[uses[i].value].form;
+        bool along = uses[i].mode != SGLPASS_USE_WHOLE && form != SGLPASS_PARTIAL && form != SGLPASS_SAME;
+        if (along) return false;
     }
     return true;
 }
@@ -140,6 +165,10 @@ static void gather(emitter *e, sglir_id value)
     if (e->m->values[target].gathered_in != e->loop || e->to->status != SGL_OK) return;
     set_origin(e, value);
     sglir_id args[] = { e->carry[target], e->local[value], SGLIR_NONE };
+    if (v->form == SGLPASS_SAME) {
+        e->carry[target] = e->local[value];
+        return;
+    }
     if (v->form == SGLPASS_PARTIAL) {
         e->carry[target] = sglir_emit(e->to, SGLIR_OP_ACCUMULATE, args, 2, NULL, 0, NULL);
         return;
@@ -177,6 +206,22 @@ static sgl_status emit_local(emitter *e, sglir_id id, const sglpass_micro_use *u
     return sglir_status(e->to);
 }
 
+static sgl_status emit_remade(emitter *e, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(e->m->from, id);
+    sglpass_micro_use modes[16];
+    sglpass_micro_remake(e->m, node, e->m->values[node->out_first].dim, modes);
+    return emit_local(e, id, modes);
+}
+
+static sgl_status emit_control(emitter *e, sglir_id id);
+
+static sgl_status emit_looped(emitter *e, sglir_id id)
+{
+    if (sglir_node_at(e->m->from, id)->region_count > 0) return emit_control(e, id);
+    return emit_local(e, id, sglpass_micro_uses(e->m, id));
+}
+
 static sgl_status emit_body(emitter *e)
 {
     const sglpass_micro *m = e->m;
@@ -185,28 +230,112 @@ static sgl_status emit_body(emitter *e)
         sglir_id id = top->nodes.data[i];
         const sglpass_micro_node *at = &m->nodes[id];
         if (!at->live || at->dissolved || !(at->loops >> e->loop & 1)) continue;
-        if (at->looped) {
-            SGLCORE_TRY(emit_local(e, id, sglpass_micro_uses(m, id)));
-        } else {
-            const sglir_node *node = sglir_node_at(m->from, id);
-            sglpass_micro_use modes[16];
-            sglpass_micro_remake(m, node, m->values[node->out_first].dim, modes);
-            SGLCORE_TRY(emit_local(e, id, modes));
-        }
+        SGLCORE_TRY(at->looped ? emit_looped(e, id) : emit_remade(e, id));
     }
     return SGL_OK;
 }
 
-/* ---- loops --------------------------------------------------------------------------------------------------- */
+/* ---- loops and branches of the script, in a loop ---------------------------------------------------------------- */
 
-/* What a sum or a row of parts starts from. */
-static sglir_id zeros(emitter *e, sglir_id value)
+static sgl_status emit_inside(emitter *e, sglir_id region)
 {
-    const sglir_type *type = type_from(e, value);
-    set_origin(e, value);
-    sglir_id zero = sglir_constant(e->to, (sgl_dtype)type->dtype, 0);
-    return type->rank == 0 ? zero : sglir_broadcast(e->to, zero, type->rank, type->dims);
+    const sglpass_micro *m = e->m;
+    const sglir_region *from = &m->from->regions.data[region];
+    for (int64_t n = 0; n < from->nodes.count; n++) {
+        sglir_id id = from->nodes.data[n];
+        const sglir_node *node = sglir_node_at(m->from, id);
+        bool whole = node->region_count > 0;
+        if (m->nodes[id].looped) {
+            SGLCORE_TRY(emit_looped(e, id));
+            continue;
+        }
+        for (uint32_t r = 0; r < node->out_count; r++)
+            whole = whole || m->values[node->out_first + r].whole_at != SGLPASS_NO_LEVEL;
+        if (whole) sglir_copy_node(&e->rewrite, id);
+        if (m->values[node->out_first].local_in) SGLCORE_TRY(emit_remade(e, id));
+    }
+    return sglir_status(e->to);
 }
+
+/* What is made anew: in its place when it is whole, else local. */
+static void put_made(emitter *e, sglir_id value, sglir_id made)
+{
+    if (e->m->values[value].form == SGLPASS_WHOLE)
+        e->rewrite.map[value] = made;
+    else
+        e->local[value] = made;
+}
+
+/* Region r of the node, anew as region `made`, its carries as the local `args`. */
+static sgl_status emit_region(emitter *e, const sglir_node *node, uint32_t r, sglir_id made, const sglir_id *args)
+{
+    const sglir_region *region = &e->m->from->regions.data[node->region_first + r];
+    int64_t count = region->parameters.count, most = count > region->results.count ? count : region->results.count;
+    sglir_id *ids = sglcore_arena_alloc(&e->arena, (size_t)(most + 1) * sizeof *ids);
+    sglir_type *types = sglcore_arena_alloc(&e->arena, (size_t)(count + 1) * sizeof *types);
+    if (ids == NULL || types == NULL) return SGL_OUT_OF_MEMORY;
+    types[0] = sglir_type_make(SGL_I64, 0, NULL);
+    for (int64_t i = 1; i < count; i++) types[i] = *sglir_type_of(e->to, args[i - 1]);
+    sglir_region_begin_at(e->to, made, types, (int)count, ids);
+    SGLCORE_TRY(sglir_status(e->to));
+    for (int64_t i = 0; i < count; i++) put_made(e, region->parameters.data[i], ids[i]);
+    SGLCORE_TRY(emit_inside(e, node->region_first + r));
+    for (int64_t i = 0; i < region->results.count; i++) {
+        const sglpass_micro_use use = sglpass_micro_yield(e->m, node, r, i);
+        ids[i] = take(e, &use);
+    }
+    sglir_region_end(e->to, ids, (int)region->results.count);
+    return sglir_status(e->to);
+}
+
+/* The node around its regions, made anew. */
+static sgl_status emit_around(emitter *e, sglir_id id, const sglir_id *args, sglir_id *outs)
+{
+    const sglir_graph *from = e->m->from;
+    const sglir_node *node = sglir_node_at(from, id);
+    sglir_id regions[2] = { sglir_region_take(e->to, (int)node->region_count) };
+    regions[1] = regions[0] + 1;
+    SGLCORE_TRY(sglir_status(e->to));
+    for (uint32_t r = 0; r < node->region_count; r++) SGLCORE_TRY(emit_region(e, node, r, regions[r], args));
+    sglir_named named[16];
+    int count = sglir_attrs_named(from, node, named);
+    sglir_set_origin_of(e->to, &from->origins.data[node->origin], from);
+    sglir_emit_regions(e->to, (sglir_op)node->op, args, (int)node->arg_count, named, count, regions,
+                       (int)node->region_count, outs);
+    SGLCORE_TRY(sglir_status(e->to));
+    e->to->nodes.data[e->to->nodes.count - 1].epoch = node->epoch;
+    return SGL_OK;
+}
+
+static sgl_status emit_control(emitter *e, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(e->m->from, id);
+    const sglpass_micro_use *uses = sglpass_micro_uses(e->m, id);
+    uint32_t use_count = e->m->nodes[id].use_count;
+    sglir_id *args = sglcore_arena_alloc(&e->arena, ((size_t)use_count + 1) * sizeof *args);
+    sglir_id *known = sglcore_arena_alloc(&e->arena, ((size_t)use_count + 1) * sizeof *known);
+    sglir_id *outs = sglcore_arena_alloc(&e->arena, ((size_t)node->out_count + 1) * sizeof *outs);
+    if (args == NULL || known == NULL || outs == NULL) return SGL_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < use_count; i++)
+        args[i] = take(e, &uses[i]); /* all that is local, before a region begins */
+    SGLCORE_TRY(sglir_status(e->to));
+    for (uint32_t i = 0; i < use_count; i++) {
+        known[i] = e->rewrite.map[uses[i].value];
+        if (e->m->values[uses[i].value].form == SGLPASS_SAME && uses[i].mode == SGLPASS_USE_LOCAL)
+            e->rewrite.map[uses[i].value] = args[i];
+    }
+    SGLCORE_TRY(emit_around(e, id, args, outs));
+    for (uint32_t i = use_count; i-- > 0;) e->rewrite.map[uses[i].value] = known[i];
+    for (uint32_t r = 0; r < node->out_count; r++) {
+        const sglpass_micro_value *value = &e->m->values[node->out_first + r];
+        put_made(e, node->out_first + r, outs[r]);
+        check_result(e, id, outs[r], value->form == SGLPASS_SPLIT ? value->dim : -1);
+    }
+    for (uint32_t r = 0; r < node->out_count; r++) gather(e, node->out_first + r);
+    return sglir_status(e->to);
+}
+
+/* ---- loops --------------------------------------------------------------------------------------------------- */
 
 static sgl_status begin_loop(emitter *e, sglir_id *region)
 {
@@ -218,7 +347,7 @@ static sgl_status begin_loop(emitter *e, sglir_id *region)
         if (e->m->values[v].gathered_in != e->loop) continue;
         SGLCORE_TRY(sglcore_vec_push(env, &e->gathered, (sglir_id)v));
         SGLCORE_TRY(sglcore_vec_push(env, &e->types, *type_from(e, (sglir_id)v)));
-        e->rewrite.map[v] = zeros(e, (sglir_id)v);
+        e->rewrite.map[v] = zeros(e, (sglir_id)v, false);
     }
     SGLCORE_TRY(sglir_status(e->to));
     SGLCORE_TRY(sglcore_vec_reserve(env, &e->ids, e->types.count));

@@ -26,6 +26,7 @@ static int32_t earliest(const sglpass_micro *m, const sglpass_micro_use *uses, u
     int32_t level = looped ? 1 : 0;
     for (uint32_t i = 0; i < count; i++) {
         const sglpass_micro_value *value = &m->values[uses[i].value];
+        if (uses[i].mode == SGLPASS_USE_ZEROS) continue;
         if (uses[i].mode == SGLPASS_USE_LOCAL)
             level = larger(level, value->local_from);
         else
@@ -59,6 +60,7 @@ static void need_args(sglpass_micro *m, const sglpass_micro_use *uses, uint32_t 
 {
     for (uint32_t i = 0; i < count; i++) {
         sglpass_micro_value *value = &m->values[uses[i].value];
+        if (uses[i].mode == SGLPASS_USE_ZEROS) continue;
         if (uses[i].mode == SGLPASS_USE_LOCAL)
             value->local_in |= loops;
         else

@@ -19,37 +19,26 @@ bool sglpass_control_keep(const sglpass_vjp *v, const sglpass_turn *t, sglpass_k
     return v->g->status == SGL_OK;
 }
 
-static sglir_id first_scaled(const sglpass_vjp *v)
+bool sglpass_control_scaled(const sglpass_vjp *v)
 {
     uint32_t results = sglir_node_at(v->g, v->node)->out_count;
     for (uint32_t k = 0; k < results; k++) {
-        if (v->dys[k] != SGLIR_NONE && sglir_type_of(v->g, v->dys[k])->scaled) return v->dys[k];
+        if (v->dys[k] != SGLIR_NONE && sglir_type_of(v->g, v->dys[k])->scaled) return true;
     }
-    return SGLIR_NONE;
-}
-
-bool sglpass_control_scaled(const sglpass_vjp *v) { return first_scaled(v) != SGLIR_NONE; }
-
-/* Zeros that owe a scale are the other choice of a select: its value is never looked at. */
-static sglir_id scaled_zeros(const sglpass_vjp *v, sglir_id like)
-{
-    sglir_graph *g = v->g;
-    sglir_id x = first_scaled(v), zeros = sglir_constant_like(g, like, 0);
-    if (x == SGLIR_NONE || sglir_elements(sglir_type_of(g, x)) == 0) return zeros;
-    for (int axis = 0; axis < SGL_MAX_RANK && g->status == SGL_OK; axis++) {
-        if (axis < sglir_type_of(g, x)->rank) x = sglir_slice(g, x, axis, 0, 1);
-    }
-    if (g->status != SGL_OK) return SGLIR_NONE;
-    x = sglir_cast(g, sglir_reshape(g, x, 0, NULL), (sgl_dtype)sglir_type_of(g, like)->dtype);
-    return sglir_select(g, sglir_constant(g, SGL_BOOL, 0), x, zeros);
+    return false;
 }
 
 sglir_id sglpass_control_gradient(const sglpass_vjp *v, sglir_id value, sglir_id like)
 {
     if (v->g->status != SGL_OK) return SGLIR_NONE;
-    bool owes = value != SGLIR_NONE && sglir_type_of(v->g, value)->scaled;
-    if (value != SGLIR_NONE && (owes || !sglpass_control_scaled(v))) return value;
-    return scaled_zeros(v, like);
+    bool scaled = sglpass_control_scaled(v);
+    if (value != SGLIR_NONE && (!scaled || sglir_type_of(v->g, value)->scaled)) return value;
+    sglir_id zeros = sglir_constant_like(v->g, like, 0), out = zeros;
+    if (!scaled || v->g->status != SGL_OK) return zeros;
+    /* Zeros are zeros under whatever scale; autodiff drops this one when types have said what they had to. */
+    const sglir_id args[2] = { zeros, sglir_constant(v->g, (sgl_dtype)sglir_type_of(v->g, zeros)->dtype, 1) };
+    sglir_emit(v->g, SGLIR_OP_SCALE, args, 2, NULL, 0, &out);
+    return out;
 }
 
 void sglpass_control_origin(const sglpass_vjp *v, bool derived)
