@@ -1,6 +1,6 @@
---- calls: a list of calls, of whatever the library has, as bytes choose; fuzz_lua.c writes `bytes` in front of this text.
---- A call is of a library function, of a value that earlier calls gave, or of an operator, with up to three arguments among
---- numbers, texts, tables, functions, tensors and earlier results. It may raise what it likes.
+--- calls: a list of calls, of whatever the library has, as bytes choose; fuzz_lua.c writes `bytes` before this text.
+--- A call is of a library function, of a value that earlier calls gave, or of an operator, with up to three arguments
+--- among numbers, texts, tables, functions, tensors and earlier results. It may raise what it likes.
 --- Bounds are small, so that a run takes milliseconds.
 
 local core = require "sgl.core"
@@ -8,8 +8,8 @@ local sgl = require "sgl"
 
 local words = {
   "dim", "heads", "vocab", "layers", "dtype", "axis", "axes", "keep", "to", "f32", "i32", "bool", "x", "", "lr", "eps",
-  "size", "start", "stop", "seq", "batch", "path", "loss", "model", "optim", "init", "length", "limit", "condition", "body",
-  "bf16", "kv_heads", "causal", "experts", "top_k", "out", "kernel", "stride", "groups", "hidden", "f8e4m3", "reverse",
+  "size", "start", "stop", "seq", "batch", "path", "loss", "model", "optim", "init", "length", "limit", "condition",
+  "body", "bf16", "kv_heads", "causal", "experts", "top_k", "out", "kernel", "stride", "groups", "hidden", "f8e4m3", "reverse",
 }
 local odd = { true, false, 1e300, -1, 0 / 0, math.maxinteger, math.mininteger }
 local shapes = { { 2, 3 }, { 3 }, { 2 }, {}, { 0, 3 } }
