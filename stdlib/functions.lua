@@ -45,10 +45,12 @@ return function(ops)
     return ops.select(ops.less_equal(x, -3), 0, ops.select(ops.less_equal(3, x), x, inner * (inner + 3) * (1 / 6)))
   end
 
-  --- x - logsumexp(x) over the last dimension; halves are worked out in f32.
+  --- x - logsumexp(x) over the last dimension, the maximum taken off both first: numbers far from 0 keep their
+  --- differences; halves are worked out in f32.
   function fn.log_softmax(x)
     local dtype = core.dtype(x)
     local wide = dtype == "f64" and x or ops.cast(x, "f32")
+    wide = wide - ops.stop_gradient(ops.max(wide, -1, true))
     local y = wide - ops.logsumexp(wide, -1, true)
     return (dtype == "bf16" or dtype == "f16") and ops.cast(y, dtype) or y
   end
