@@ -272,10 +272,12 @@ void command_progress_end(command_progress *p)
     p->line_open = false;
 }
 
-/* Told once: what comes behind is lost, and the checkpoints before it are what is left. */
+/* Told once: what comes behind is lost, and the checkpoints before it are what is left. Under a loss scale such a step is
+ * skipped, which leaves everything as it was; too many in a row end the run. */
 static void look_for_loss(command_progress *p, const sgl_step_record *r)
 {
     static const char *const names[] = { "loss", "grad_norm" }, *const words[] = { "loss", "gradient norm" };
+    if (find_value(r, "scale") && find_value(r, "skipped")) return;
     for (int i = 0; i < 2 && p->lost_step == 0; i++) {
         const double *value = find_value(r, names[i]);
         if (!value || isfinite(*value)) continue;

@@ -28,6 +28,11 @@ large='--set plan.precision=fp16 --set plan.scale=1073741824 --set plan.scale_gr
 learn whole $large
 holds "$(log skipped whole.log 100) > 3 && $(log scale whole.log 100) < 1073741824"
 # shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --set lr=1e-2 --data text --steps 12 $large --out few --keep 2 --save-every 3 --log few.log --quiet
+[ "$(log skipped few.log 12)" -gt 3 ] || fail "no step was skipped"
+says_not err 'gradient norm' 'cleared' # what a skipped step does not change is not lost
+[ ! -d few/step-00000006 ] || fail "checkpoints are no more cleared away"
+# shellcheck disable=SC2086
 learn half $large --stop-at 43
 run 0 train "$LLAMA" --out half --resume --log half.log --quiet
 steps_of whole.log >a
@@ -82,3 +87,22 @@ says_not out 'step 3/30'
 refused_with 3 bad.c --trace-nan --set precision=fp16
 says err 'bad.lua:11: ' 'div'
 run 0 train bad.lua --out bad.d --trace-nan --steps 2
+
+# A loss that holds a gradient: the step's own is scaled, and an evaluation needs no scale.
+cat >penalty.lua <<'LUA'
+local sgl = require "sgl"
+local model = sgl.models.mlp { inputs = 4, hidden = 8, layers = 1, classes = 1, activation = "silu" }
+return sgl.job {
+  model = model,
+  loss = function(batch)
+    local slope = sgl.grad(model(batch.x):sum(), batch.x)
+    return model(batch.x):square():mean() + sgl.square(sgl.sqrt((slope * slope):sum(-1)) - 1):mean()
+  end,
+  data = sgl.data.batches { feeds = { x = { dtype = "f32", dims = { 2, 4 } } },
+    next = function(cursor) return { x = { 1, 2, 3, 4, -1, 0, cursor % 3, 1 } } end },
+  optim = sgl.optim.adamw { lr = 1e-3 }, plan = sgl.plan { precision = "fp16" }, steps = 3, eval_batches = 1,
+}
+LUA
+run 0 train penalty.lua --out penalty
+says out 'held-out loss'
+[ ! -s err ] || fail "it complained"

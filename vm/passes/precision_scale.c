@@ -26,13 +26,15 @@ void sglpass_scale_begin(sglpass_narrowing *p)
 {
     const sglir_graph *g = p->rewrite.from;
     const sglir_region *top = &g->regions.data[0];
-    bool any = false, derives = false;
+    bool any = false, derives = false, learns = false;
     for (int64_t n = 0; n < top->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
         derives = derives || node->op == SGLIR_OP_GRAD;
         any = any || (node->op == SGLIR_OP_GRAD && sglir_attr_int(g, node, "outer"));
     }
+    for (int64_t o = 0; o < g->outputs.count; o++) learns = learns || g->outputs.data[o].role == SGLIR_UPDATE;
     if (p->narrow != SGL_F16 || !derives) return;
+    if (!any && !learns) return; /* an evaluation whose loss holds a gradient */
     if (!any) {
         sglcore_log(
             p->env, SGL_LOG_WARNING,
