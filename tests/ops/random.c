@@ -1,7 +1,7 @@
 /* random.c -- random programs of many seeds on many cores: `random FIRST LAST [JOBS]`, for scripts/nightly and other machines.
  *
  * Linked with archives, so that it runs where neither Lua nor the other libraries are installed (only glibc). In: seeds.
- * Out: what fails, as random_seeds.h says, and one closing line; the status is 1 when any seed failed. Each job is a process
+ * Out: what fails, as random_seeds.h says, what was drawn (random_cover.h), and one closing line; the status is 1 when any seed failed. Each job is a process
  * of its own and takes every JOBS-th seed: a crash costs the rest of its seeds, and is told. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/random_cover.h"
 #include "tests/support/random_seeds.h"
 
 enum { MOST_JOBS = 256, MOST_TOLD = 100 };
@@ -29,12 +30,15 @@ static int run_jobs(uint64_t first, uint64_t last, int jobs)
     pid_t pids[MOST_JOBS];
     uint64_t *at =
         mmap(NULL, MOST_JOBS * sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); /* per job */
-    if (at == MAP_FAILED) {
+    random_cover *covers =
+        mmap(NULL, MOST_JOBS * sizeof *covers, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || covers == MAP_FAILED) {
         perror("random: mmap");
         return 1;
     }
     for (int job = 0; job < jobs; job++) {
         pids[job] = fork();
+        if (pids[job] == 0) random_cover_at(&covers[job]);
         if (pids[job] == 0) _exit(failures_in(first + (uint64_t)job, last, (uint64_t)jobs, &at[job]));
         if (pids[job] < 0) perror("random: fork");
     }
@@ -47,6 +51,7 @@ static int run_jobs(uint64_t first, uint64_t last, int jobs)
                pids[job] > 0 ? WTERMSIG(status) : 0, jobs);
         failures++;
     }
+    for (int job = 0; job < jobs; job++) random_cover_add(&covers[job]);
     return failures;
 }
 
@@ -60,6 +65,7 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOFBF, 1 << 16); /* what one process prints stays together */
     int failures = run_jobs(first, last, jobs);
+    random_cover_print(stdout);
     printf("random: seeds %" PRIu64 "..%" PRIu64 ": %d failures\n", first, last, failures);
     return failures > 0;
 }

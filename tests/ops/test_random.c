@@ -1,6 +1,7 @@
 /* test_random.c -- random programs, each run by the interpreter, compiled, and compiled without passes; they must agree.
  *
- * test_random              seeds 1..500 and those of tests/support/seeds.txt (that have failed once)
+ * test_random              seeds 1..500, in which every op must be met, every derivative, every dtype, every pass
+ *                          (support/random_cover.h); and the programs of tests/ops/found, which failed once
  * test_random FIRST LAST   other seeds; one that fails is shrunk and printed, with the command to repeat it; 1 at the end
  * Longer runs, on all cores: scripts/nightly.
  * ctest: timeout 900 */
@@ -13,6 +14,10 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <string.h>
+
+#include "tests/support/random_cover.h"
 #include "tests/support/random_seeds.h"
 
 enum { SEEDS = 500 };
@@ -27,27 +32,34 @@ static int failures_in(uint64_t first, uint64_t last)
 static void test_seeds(void **state)
 {
     (void)state;
-    assert_int_equal(failures_in(1, SEEDS), 0);
+    int failures = failures_in(1, SEEDS);
+    random_cover_print(stdout);
+    assert_int_equal(random_cover_missing(stdout), 0);
+    assert_int_equal(failures, 0);
 }
 
-static void test_seeds_that_failed(void **state)
+static void test_programs_that_failed(void **state)
 {
     (void)state;
-    char path[1024], line[256];
-    snprintf(path, sizeof path, "%s/tests/support/seeds.txt", getenv("ROOT") != NULL ? getenv("ROOT") : ".");
-    FILE *file = fopen(path, "r");
-    if (file == NULL) fail_msg("%s is not there", path);
-    int failures = 0;
-    while (fgets(line, sizeof line, file) != NULL) {
-        if (line[0] != '#' && line[0] != '\n') failures += !random_seed(strtoull(line, NULL, 10));
+    char folder[1024], path[2048];
+    snprintf(folder, sizeof folder, "%s/tests/ops/found", getenv("ROOT") != NULL ? getenv("ROOT") : ".");
+    DIR *dir = opendir(folder);
+    if (dir == NULL) fail_msg("%s is not there", folder);
+    int failures = 0, count = 0;
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        if (strstr(entry->d_name, ".txt") == NULL) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        failures += !random_text(path);
+        count++;
     }
-    fclose(file);
+    closedir(dir);
+    assert_true(count > 0);
     assert_int_equal(failures, 0);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_seeds), cmocka_unit_test(test_seeds_that_failed) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_seeds), cmocka_unit_test(test_programs_that_failed) };
     if (argc == 3) {
         int failures = failures_in(strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10));
         printf("seeds %s..%s: %d failures\n", argv[1], argv[2], failures);

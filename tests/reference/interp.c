@@ -99,6 +99,17 @@ int64_t interp_ravel(int rank, const int64_t *dims, const int64_t *index)
     return element;
 }
 
+long double *interp_sums(const interp_tensor *t)
+{
+    return t->floats == NULL ? NULL : must(calloc(t->count > 0 ? (size_t)t->count : 1, sizeof(long double)));
+}
+
+void interp_summed(interp_tensor *t, long double *sums)
+{
+    for (int64_t e = 0; t->floats != NULL && e < t->count; e++) t->floats[e] = (double)sums[e];
+    free(sums);
+}
+
 /* ---- dtypes ------------------------------------------------------------------------------------------------- */
 
 /* To `digits` binary digits, ties to even; below the least normal exponent fewer are left; beyond the largest: inf. */
@@ -148,18 +159,6 @@ static void settle(const interp *in, interp_tensor *t)
     }
 }
 
-static double epsilon_of(sgl_dtype dtype)
-{
-    switch (dtype) {
-    case SGL_F32: return ldexp(1, -23);
-    case SGL_BF16: return ldexp(1, -7);
-    case SGL_F16: return ldexp(1, -10);
-    case SGL_F8E4M3: return ldexp(1, -3);
-    case SGL_F8E5M2: return ldexp(1, -2);
-    default: return ldexp(1, -52);
-    }
-}
-
 /* ---- attributes --------------------------------------------------------------------------------------------- */
 
 int64_t interp_int(const interp_call *call, const char *attr) { return sglir_attr_int(call->g, call->node, attr); }
@@ -169,41 +168,18 @@ const int64_t *interp_ints(const interp_call *call, const char *attr, int *count
     return sglir_attr_ints(call->g, call->node, attr, count);
 }
 
-/* How many numbers each element of the result is a long sum of; 0: no long sum. */
-static double summed(const interp_call *call)
-{
-    sglir_op op = (sglir_op)call->node->op;
-    double count = 0;
-    if (sglir_ops[op].flags & SGLIR_REDUCTION)
-        count = (double)call->args[0]->count / (double)(call->results[0].count > 0 ? call->results[0].count : 1);
-    else if (op == SGLIR_OP_CUMULATIVE_SUM)
-        count = (double)call->args[0]->dims[interp_int(call, "axis")];
-    return count > 64 ? count : 0;
-}
-
-/* Two units up or down. A long sum of numbers alike is rounded the same way at each step: it strays by a part of its count. */
-static void disturb(const interp_call *call, interp_tensor *t)
-{
-    interp *in = call->in;
-    if (in->noise == 0 || t->floats == NULL || (in->exact != NULL && in->exact[call->node->op])) return;
-    double epsilon = epsilon_of(t->dtype), stray = summed(call) / 32, largest = 0;
-    for (int64_t i = 0; stray > 0 && i < call->args[0]->count; i++) {
-        double value = fabs(interp_get(call->args[0], i));
-        if (isfinite(value)) largest = fmax(largest, value);
-    }
-    for (int64_t i = 0; i < t->count; i++) {
-        double value = t->floats[i], move = epsilon * (2 * value + stray * (fabs(value) + largest));
-        in->noise = in->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        t->floats[i] += in->noise >> 63 ? move : -move;
-    }
-}
-
 /* ---- the walk ----------------------------------------------------------------------------------------------- */
 
 typedef struct walk {
     interp *in;
     const sglir_graph *g;
     interp_tensor *values; /* per value id */
+    struct
+    { /* what the stop_gradients within regions gave, in the order in which they ran: differences leave it as it was */
+        interp_tensor *kept;
+        int count, at;
+        enum { STOPS_PASS, STOPS_KEEP, STOPS_AGAIN } mode;
+    } stops;
 } walk;
 
 static bool fail(interp *in, const char *format, ...) SGL_PRINTF(2, 3);
@@ -324,9 +300,31 @@ static int64_t made_at(const walk *w, sglir_id value)
 
 static bool run_node(walk *w, sglir_id id);
 
+/* The result of a stop_gradient within a region, as it is the first time and as it was then. */
+static interp_tensor stopped(walk *w, interp_tensor now)
+{
+    if (w->stops.mode == STOPS_AGAIN && w->stops.at < w->stops.count) {
+        interp_tensor_free(&now);
+        return copy_of(&w->stops.kept[w->stops.at++]);
+    }
+    if (w->stops.mode == STOPS_KEEP) {
+        w->stops.kept = must(realloc(w->stops.kept, (size_t)(w->stops.count + 1) * sizeof *w->stops.kept));
+        w->stops.kept[w->stops.count++] = copy_of(&now);
+    }
+    return now;
+}
+
+static void forget_stops(walk *w)
+{
+    for (int i = 0; i < w->stops.count; i++) interp_tensor_free(&w->stops.kept[i]);
+    free(w->stops.kept);
+    memset(&w->stops, 0, sizeof w->stops);
+}
+
 /* Runs anew what lies between wrt and of, but for what no gradient flows through. */
 static bool run_between(walk *w, sglir_id wrt, sglir_id of)
 {
+    w->stops.at = 0;
     const sglir_region *region = &w->g->regions.data[sglir_value_at(w->g, of)->region];
     for (int64_t n = made_at(w, wrt) + 1; n <= made_at(w, of); n++) {
         sglir_id id = region->nodes.data[n];
@@ -351,21 +349,34 @@ static bool difference(walk *w, sglir_id of, sglir_id wrt, int64_t element, doub
     return true;
 }
 
+/* The differences of all elements of wrt, as the gradient's node has them. */
+static bool take_differences(walk *w, sglir_id of, sglir_id wrt, sglir_id result)
+{
+    interp_tensor gradient = zeros_of(w->g, result);
+    w->stops.mode = STOPS_KEEP;
+    bool good = run_between(w, wrt, of);
+    w->stops.mode = STOPS_AGAIN;
+    for (int64_t e = 0; e < gradient.count && good; e++) good = difference(w, of, wrt, e, &gradient.floats[e]);
+    put(w, result, gradient);
+    good = good && run_between(w, wrt, of); /* and all is as it was */
+    forget_stops(w);
+    return good;
+}
+
 static bool run_grad(walk *w, const sglir_node *node)
 {
     sglir_id of = sglir_arg(w->g, node, 0);
-    for (uint32_t i = 0; i < node->out_count; i++) {
+    const walk around = *w; /* of a gradient whose differences run this one again */
+    bool good = true;
+    for (uint32_t i = 0; i < node->out_count && good; i++) {
         sglir_id wrt = sglir_arg(w->g, node, i + 1);
-        if (sglir_value_at(w->g, wrt)->region != sglir_value_at(w->g, of)->region) {
+        if (sglir_value_at(w->g, wrt)->region != sglir_value_at(w->g, of)->region)
             return fail(w->in, "grad: the interpreter takes differences within one region only");
-        }
-        interp_tensor gradient = zeros_of(w->g, node->out_first + i);
-        bool good = true;
-        for (int64_t e = 0; e < gradient.count && good; e++) good = difference(w, of, wrt, e, &gradient.floats[e]);
-        put(w, node->out_first + i, gradient);
-        if (!good || !run_between(w, wrt, of)) return false; /* and all is as it was */
+        memset(&w->stops, 0, sizeof w->stops);
+        good = take_differences(w, of, wrt, node->out_first + i);
     }
-    return true;
+    w->stops = around.stops;
+    return good;
 }
 
 static bool run_input(walk *w, const sglir_node *node)
@@ -402,8 +413,10 @@ static bool run_node(walk *w, sglir_id id)
     bool known = interp_elementwise(&call) || interp_plain(&call) || interp_along(&call) || interp_window(&call) ||
                  interp_composite(&call);
     for (uint32_t i = 0; i < node->out_count; i++) {
-        disturb(&call, &results[i]);
+        interp_disturb(&call, i);
         settle(w->in, &results[i]);
+        bool within = node->op == SGLIR_OP_STOP_GRADIENT && node->region != 0;
+        if (within) results[i] = stopped(w, results[i]);
         put(w, node->out_first + i, results[i]);
     }
     free(args);

@@ -67,10 +67,14 @@ static void cumulate(const interp_call *call, bool sums)
     lines l = lines_of(x, interp_int(call, "axis"));
     bool reverse = interp_int(call, "reverse") != 0, exclusive = interp_int(call, "exclusive") != 0;
     for (int64_t line = 0; line < l.count; line++) {
+        long double sum = 0;
         for (int64_t i = 0; i < l.extent; i++) {
             int64_t at = place(&l, line, reverse ? l.extent - 1 - i : i), last = at + (reverse ? l.step : -l.step);
             int64_t from = exclusive ? last : at;
-            if (i == 0 && exclusive) {
+            if (sums && y->floats != NULL) {
+                if (i > 0 || !exclusive) sum += x->floats[from];
+                y->floats[at] = (double)sum;
+            } else if (i == 0 && exclusive) {
                 interp_set(y, at, sums ? 0 : 1);
             } else if (i == 0) {
                 interp_move(y, at, x, at);
@@ -177,14 +181,19 @@ static void add_along(const interp_call *call)
     interp_tensor *out = &call->results[0];
     int64_t axis = interp_int(call, "axis");
     lines from = lines_of(indices, axis), to = lines_of(out, axis);
+    long double *sums = interp_sums(out);
     for (int64_t line = 0; line < from.count; line++) {
         for (int64_t i = 0; i < from.extent; i++) {
             int64_t at = place(&from, line, i), index = indices->ints[at];
             if (index < 0 || index >= to.extent) continue;
             int64_t sum = place(&to, line, index);
-            multiply_add(out, sum, updates, at, NULL, 0, out, sum);
+            if (sums != NULL)
+                sums[sum] += updates->floats[at];
+            else
+                multiply_add(out, sum, updates, at, NULL, 0, out, sum);
         }
     }
+    interp_summed(out, sums);
 }
 
 bool interp_along(const interp_call *call)

@@ -33,9 +33,9 @@ static void matmul(const interp_call *call)
         const double *y = b->floats + matrix_start(b, rank_b, out, lead, s);
         for (int64_t i = 0; i < m; i++) {
             for (int64_t j = 0; j < n; j++) {
-                double sum = 0;
-                for (int64_t l = 0; l < k; l++) sum += x[i * k + l] * y[l * n + j];
-                out->floats[(s * m + i) * n + j] = sum;
+                long double sum = 0;
+                for (int64_t l = 0; l < k; l++) sum += (long double)x[i * k + l] * y[l * n + j];
+                out->floats[(s * m + i) * n + j] = (double)sum;
             }
         }
     }
@@ -44,9 +44,9 @@ static void matmul(const interp_call *call)
 /* x [rows, in] times weight [out, in], as is or the row of losses' logits */
 static double row_product(const double *x, const double *weight, int64_t count)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < count; i++) sum += x[i] * weight[i];
-    return sum;
+    long double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (long double)x[i] * weight[i];
+    return (double)sum;
 }
 
 static void linear(const interp_call *call)
@@ -65,11 +65,12 @@ static void linear(const interp_call *call)
 
 static double log_sum_exp(const double *x, int64_t count)
 {
-    double most = -INFINITY, sum = 0;
+    double most = -INFINITY;
+    long double sum = 0;
     for (int64_t i = 0; i < count; i++) most = fmax(most, x[i]);
     if (isinf(most) && most < 0) return -INFINITY;
     for (int64_t i = 0; i < count; i++) sum += exp(x[i] - most);
-    return most + log(sum);
+    return most + log((double)sum);
 }
 
 static void logsumexp(const interp_call *call)
@@ -120,9 +121,11 @@ static void norm(const interp_call *call)
     int64_t cols = x->dims[x->rank - 1];
     for (int64_t start = 0; start < x->count; start += cols) {
         const double *row = x->floats + start;
-        double mean = 0, square = 0;
-        for (int64_t i = 0; i < cols && centred; i++) mean += row[i] / (double)cols;
-        for (int64_t i = 0; i < cols; i++) square += (row[i] - mean) * (row[i] - mean) / (double)cols;
+        long double sum = 0, squares = 0;
+        for (int64_t i = 0; i < cols && centred; i++) sum += row[i];
+        const double mean = (double)(sum / cols);
+        for (int64_t i = 0; i < cols; i++) squares += (row[i] - mean) * (row[i] - mean);
+        const double square = (double)(squares / cols);
         for (int64_t i = 0; i < cols; i++) {
             double bias = centred ? call->args[2]->floats[i] : 0;
             call->results[0].floats[start + i] =
@@ -289,6 +292,8 @@ static void linear_cross_entropy(const interp_call *call)
     bool backward = call->node->arg_count == 4;
     int64_t vocab = weight->dims[0], deep = weight->dims[1], ignore = interp_int(call, "ignore");
     double *logits = calloc((size_t)vocab + 1, sizeof *logits);
+    long double *dx = backward ? interp_sums(&call->results[1]) : NULL;
+    long double *dweight = backward ? interp_sums(&call->results[2]) : NULL;
     for (int64_t row = 0; row < targets->count; row++) {
         const double *from = x->floats + row * deep;
         int64_t target = targets->ints[row];
@@ -299,12 +304,15 @@ static void linear_cross_entropy(const interp_call *call)
         for (int64_t v = 0; v < vocab; v++) {
             double slope = call->args[3]->floats[row] * (exp(logits[v] - total) - (v == target));
             for (int64_t i = 0; i < deep; i++) {
-                call->results[1].floats[row * deep + i] += slope * weight->floats[v * deep + i];
-                call->results[2].floats[v * deep + i] += slope * from[i];
+                dx[row * deep + i] += (long double)slope * weight->floats[v * deep + i];
+                dweight[v * deep + i] += (long double)slope * from[i];
             }
         }
     }
     free(logits);
+    if (!backward) return;
+    interp_summed(&call->results[1], dx);
+    interp_summed(&call->results[2], dweight);
 }
 
 static void custom(const interp_call *call)

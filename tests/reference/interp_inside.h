@@ -20,8 +20,17 @@ bool interp_along(const interp_call *call);  /* along axes: recurrences, orders,
 bool interp_window(const interp_call *call); /* windows and convolutions */
 bool interp_composite(const interp_call *call);
 
+/* Moves result k as `noise` of interp.h says. */
+void interp_disturb(const interp_call *call, uint32_t k);
+
 /* Elementwise in double, for composites too. */
 double interp_sigmoid(double x);
+
+/* Sums of floats are taken in long double and rounded once: a plain sum of n numbers alike strays by n / 2 units of a double,
+ * which is more than a kernel that sums in lanes does, and no reference for it. All zero; NULL for integers, which wrap. */
+long double *interp_sums(const interp_tensor *t);
+/* The sums become the tensor's elements, and are freed. */
+void interp_summed(interp_tensor *t, long double *sums);
 
 /* The element's index along each dimension, and back. */
 void interp_unravel(int64_t element, int rank, const int64_t *dims, int64_t *index);

@@ -77,9 +77,7 @@ static void take_in(sglir_op op, interp_tensor *out, int64_t to, const interp_te
 {
     if (out->floats != NULL) {
         double a = out->floats[to], b = x->floats[from];
-        if (op == SGLIR_OP_REDUCE_SUM || op == SGLIR_OP_MEAN) {
-            out->floats[to] = a + b;
-        } else if (op == SGLIR_OP_REDUCE_PROD) {
+        if (op == SGLIR_OP_REDUCE_PROD) {
             out->floats[to] = a * b;
         } else if (isnan(a) || isnan(b)) {
             out->floats[to] = NAN;
@@ -98,7 +96,7 @@ static void take_in(sglir_op op, interp_tensor *out, int64_t to, const interp_te
     }
 }
 
-/* Also mean, of floats. */
+/* Also mean, of floats: the sum is rounded once it is divided. */
 static void reduce(const interp_call *call, sglir_op op)
 {
     const interp_tensor *x = call->args[0];
@@ -120,12 +118,19 @@ static void reduce(const interp_call *call, sglir_op op)
             out->ints[e] = int_extreme(out->dtype, least);
         }
     }
+    long double *sums = op == SGLIR_OP_REDUCE_SUM || op == SGLIR_OP_MEAN ? interp_sums(out) : NULL;
     for (int64_t e = 0; e < x->count; e++) {
         interp_unravel(e, x->rank, x->dims, index);
         for (int i = 0; i < count; i++) index[axes[i]] = 0;
-        take_in(op, out, interp_ravel(x->rank, kept, index), x, e);
+        int64_t to = interp_ravel(x->rank, kept, index);
+        if (sums != NULL)
+            sums[to] += x->floats[e];
+        else
+            take_in(op, out, to, x, e);
     }
-    for (int64_t e = 0; e < out->count && op == SGLIR_OP_MEAN; e++) out->floats[e] /= (double)summed;
+    if (sums == NULL) return;
+    for (int64_t e = 0; e < out->count && op == SGLIR_OP_MEAN; e++) sums[e] /= (long double)summed;
+    interp_summed(out, sums);
 }
 
 /* ---- movement ----------------------------------------------------------------------------------------------- */
@@ -260,12 +265,17 @@ static void scatter_add(const interp_call *call)
     const interp_tensor *indices = call->args[0], *updates = call->args[1];
     interp_tensor *out = &call->results[0];
     int64_t rows = out->dims[0], row = indices->count > 0 ? updates->count / indices->count : 0;
+    long double *sums = interp_sums(out);
     for (int64_t i = 0; i < indices->count; i++) {
         int64_t at = indices->ints[i];
         for (int64_t k = 0; k < row && at >= 0 && at < rows; k++) {
-            take_in(SGLIR_OP_REDUCE_SUM, out, at * row + k, updates, i * row + k);
+            if (sums != NULL)
+                sums[at * row + k] += updates->floats[i * row + k];
+            else
+                take_in(SGLIR_OP_REDUCE_SUM, out, at * row + k, updates, i * row + k);
         }
     }
+    interp_summed(out, sums);
 }
 
 /* ---- products ----------------------------------------------------------------------------------------------- */
@@ -306,6 +316,8 @@ static void dot(const interp_call *call)
         int64_t index[SGL_MAX_RANK], at_a[SGL_MAX_RANK], at_b[SGL_MAX_RANK], sum_index[SGL_MAX_RANK];
         interp_unravel(e, out->rank, out->dims, index);
         int free_at = batch;
+        long double sum = 0;
+        uint64_t whole = 0; /* integers wrap */
         place_index(a, index, batch_a, batch, contract_a, contract, &free_at, at_a);
         place_index(b, index, batch_b, batch, contract_b, contract, &free_at, at_b);
         for (int64_t term = 0; term < terms; term++) {
@@ -314,9 +326,16 @@ static void dot(const interp_call *call)
                 at_a[contract_a[i]] = sum_index[i];
                 at_b[contract_b[i]] = sum_index[i];
             }
-            out->floats[e] +=
-                a->floats[interp_ravel(a->rank, a->dims, at_a)] * b->floats[interp_ravel(b->rank, b->dims, at_b)];
+            int64_t x = interp_ravel(a->rank, a->dims, at_a), y = interp_ravel(b->rank, b->dims, at_b);
+            if (out->floats != NULL)
+                sum += (long double)a->floats[x] * b->floats[y];
+            else
+                whole += (uint64_t)a->ints[x] * (uint64_t)b->ints[y];
         }
+        if (out->floats != NULL)
+            out->floats[e] = (double)sum;
+        else
+            out->ints[e] = (int64_t)whole;
     }
 }
 

@@ -70,17 +70,19 @@ static void windows_add(const interp_call *call)
     int spatial = out->rank - 2;
     geometry geo = geometry_of(call, y->dims[0], out->dims + 1, y->dims + 1, y->dims + 1 + spatial);
     int64_t channels = out->dims[1 + spatial];
+    long double *sums = interp_sums(out);
     for (int64_t e = 0; e < y->count; e++) {
         int64_t c = e % channels, k = e / channels % geo.window, o = e / channels / geo.window;
         int64_t row = row_of(&geo, o / geo.places, o % geo.places, k);
         if (row < 0) continue;
-        if (out->floats != NULL) {
-            out->floats[row * channels + c] += y->floats[e];
+        if (sums != NULL) {
+            sums[row * channels + c] += y->floats[e];
         } else {
             uint64_t sum = (uint64_t)out->ints[row * channels + c] + (uint64_t)y->ints[e];
             out->ints[row * channels + c] = (int64_t)sum;
         }
     }
+    interp_summed(out, sums);
 }
 
 /* ---- convolutions --------------------------------------------------------------------------------------------- */
@@ -94,6 +96,7 @@ static void convolve(const interp_call *call, interp_tensor *result, const inter
     geometry geo = geometry_of(call, x->dims[0], x->dims + 1, y->dims + 1, weight->dims + 1);
     int64_t channels = x->dims[1 + spatial], outputs = y->dims[1 + spatial], groups = interp_int(call, "groups");
     int64_t deep = channels / groups, wide = outputs / groups;
+    long double *sums = interp_sums(result);
     for (int64_t place = 0; place < geo.samples * geo.places; place++) {
         for (int64_t k = 0; k < geo.window; k++) {
             int64_t row = row_of(&geo, place / geo.places, place % geo.places, k);
@@ -102,13 +105,14 @@ static void convolve(const interp_call *call, interp_tensor *result, const inter
                 for (int64_t c = 0; c < deep; c++) {
                     int64_t x_at = row * channels + f / wide * deep + c, y_at = place * outputs + f;
                     int64_t weight_at = (f * geo.window + k) * deep + c;
-                    if (result == y) result->floats[y_at] += x->floats[x_at] * weight->floats[weight_at];
-                    if (result == x) result->floats[x_at] += y->floats[y_at] * weight->floats[weight_at];
-                    if (result == weight) result->floats[weight_at] += x->floats[x_at] * y->floats[y_at];
+                    if (result == y) sums[y_at] += (long double)x->floats[x_at] * weight->floats[weight_at];
+                    if (result == x) sums[x_at] += (long double)y->floats[y_at] * weight->floats[weight_at];
+                    if (result == weight) sums[weight_at] += (long double)x->floats[x_at] * y->floats[y_at];
                 }
             }
         }
     }
+    interp_summed(result, sums);
 }
 
 bool interp_window(const interp_call *call)

@@ -263,7 +263,9 @@ void op_case_fill(interp *in, const sglir_graph *g, uint64_t seed)
         const sglir_type *type = sglir_type_of(g, node->out_first);
         const char *name = sglir_attr_string(g, node, "name");
         interp_tensor t = interp_tensor_new((sgl_dtype)type->dtype, type->rank, type->dims);
-        for (int64_t i = 0; i < t.count; i++) interp_set(&t, i, number(&t, seed, name, i));
+        bool made = sglir_attr_int(g, node, "made") != 0; /* a state of a pass begins as it says */
+        double initial = sglir_attr_float(g, node, "initial");
+        for (int64_t i = 0; i < t.count; i++) interp_set(&t, i, made ? initial : number(&t, seed, name, i));
         interp_input(in, name, &t);
         interp_tensor_free(&t);
     }

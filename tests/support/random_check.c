@@ -1,5 +1,7 @@
-/* random_check.c -- the three ways of a random program and how they are compared. In and out: random_program.h.
+/* random_check.c -- the ways of a random program and how they are compared. In and out: random_program.h.
  *
+ *   compiled; without each pass; in micro-batches; with marked modules made again alone, and against a bound on memory
+ *   lowered to bf16 or fp16, against the interpreter on the lowered graph
  * The reference is the interpreter in double over the graph with its gradients expanded. How far a result may be from it
  * is measured, not guessed: the interpreter runs again rounding to each dtype, and several times with every rounding
  * moved by two units in the last place. Eight times the largest move of a tensor is its bound, with a few units of the
@@ -11,9 +13,10 @@
 #include <string.h>
 
 #include "passes/pass.h"
+#include "tests/support/random_cover.h"
 #include "tests/support/random_program.h"
 
-enum { NOISY_RUNS = 4 };
+enum { NOISY_RUNS = 6 };
 static const double MARGIN = 8, UNITS = 4, GRADIENT = 1e-5;
 
 static bool fail(ir_message *message, const char *format, ...) SGL_PRINTF(2, 3);
@@ -50,7 +53,7 @@ static const bool *exact_ops(void)
     for (int n = 0; op_case_at(n, &c); n++) {
         if (c.kind != OP_REFUSED && c.condition > 0) exact[c.op] = false;
     }
-    exact[SGLIR_OP_ACCUMULATE] = exact[SGLIR_OP_SCAN] = false;
+    exact[SGLIR_OP_ACCUMULATE] = exact[SGLIR_OP_SCALE] = exact[SGLIR_OP_UNSCALE] = false;
     known = true;
     return exact;
 }
@@ -75,6 +78,8 @@ static bool refer(references *r, const sglir_graph *g, int steps, ir_message *me
     for (int i = 0; i < 2 + NOISY_RUNS; i++) {
         r->runs[i].round = i > 0;
         r->runs[i].noise = i > 1 ? (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) : 0;
+        r->runs[i].alike =
+            i % 2 == 1; /* of equal elements each is rounded the same way, and a sum of them strays far */
         r->runs[i].exact = exact_ops();
         if (!interpret(&r->runs[i], g, steps, message)) return false;
     }
@@ -93,7 +98,7 @@ static const interp_tensor *result_in(const interp *in, const char *name, bool u
 
 /* ---- compared ------------------------------------------------------------------------------------------------------ */
 
-/* How far elements of the tensor may be off; NaN where the runs do not agree on what is finite. */
+/* How far elements of the tensor may be off; NaN where the runs do not agree on what is finite, or on integers. */
 static double bound_of(const references *r, const char *name, bool update, double *largest)
 {
     const interp_tensor *want = result_in(&r->runs[0], name, update);
@@ -108,7 +113,8 @@ static double bound_of(const references *r, const char *name, bool update, doubl
             if (isfinite(value)) moved = fmax(moved, fabs(value - other));
         }
     }
-    return want->floats == NULL ? 0 : MARGIN * moved + UNITS * unit_of(want->dtype) * (*largest + 1);
+    if (want->floats == NULL) return moved > 0 ? NAN : 0; /* a step of fp16 may be skipped by a rounding */
+    return MARGIN * moved + UNITS * unit_of(want->dtype) * (*largest + 1);
 }
 
 static bool same_tensor(const references *r, const char *name, bool update, const interp_tensor *have, const char *how,
@@ -142,19 +148,46 @@ static bool same_results(const references *r, const run_results *results, const 
     return true;
 }
 
-static bool compiled_agrees(const sglir_graph *g, const references *r, run_options options, ir_message *message)
+/* A program and what its ways are held against: the graph that the references ran has its inputs, those of passes too. */
+typedef struct subject {
+    const sglir_graph *g, *reference;
+    const references *r;
+    ir_message *message;
+} subject;
+
+static void describe(char *how, size_t size, const run_options *o)
 {
-    char how[96];
+    snprintf(how, size, "compiled%s%s%s%s%s%s", o->without[0] != '\0' ? " without " : "", o->without,
+             o->micro > 1 ? ", in micro-batches" : "", o->marked_only ? ", what is marked made again" : "",
+             o->memory > 0 ? ", against a bound on memory" : "",
+             o->precision == SGL_BF16  ? ", in bf16"
+             : o->precision == SGL_F16 ? ", in fp16"
+                                       : "");
+}
+
+static void count_changes(uint32_t changed)
+{
+    for (int i = 0; i < RANDOM_MOST_PASSES; i++) random_cover_now()->changed[i] += changed >> i & 1;
+}
+
+/* *bytes: of the placed graph; NULL: nobody asks. */
+static bool compiled_agrees(const subject *s, run_options options, int64_t *bytes)
+{
+    char how[160];
     run_results results;
     ir_message said;
     interp inputs = { 0 };
-    snprintf(how, sizeof how, "compiled%s%s%s", options.without[0] != '\0' ? " without " : "", options.without,
-             options.micro > 1 ? ", in micro-batches" : "");
-    op_case_fill(&inputs, g, 3);
-    run_outcome outcome = run_graph(g, options, &inputs, &results, &said);
+    describe(how, sizeof how, &options);
+    op_case_fill(&inputs, s->reference, 3);
+    run_outcome outcome = run_graph(s->g, options, &inputs, &results, &said);
     interp_free(&inputs);
-    bool good =
-        outcome == RUN_DONE ? same_results(r, &results, how, message) : fail(message, "%s: %.3900s", how, said.text);
+    bool good = outcome == RUN_DONE ? same_results(s->r, &results, how, s->message)
+                                    : fail(s->message, "%s: %.3900s", how, said.text);
+    if (good) count_changes(results.changed);
+    if (good && options.memory > 0 && results.bytes > options.memory)
+        good = fail(s->message, "%s: %lld bytes are placed, %lld are allowed", how, (long long)results.bytes,
+                    (long long)options.memory);
+    if (bytes != NULL) *bytes = results.bytes;
     run_results_free(&results);
     return good;
 }
@@ -198,27 +231,96 @@ static bool has_grad(const sglir_graph *g)
     return false;
 }
 
+/* Each pass left out, or one that the seed chooses. */
+static bool check_without(const subject *s, run_options options, uint64_t seed, bool all)
+{
+    int passes = 0;
+    while (run_optional_pass(passes) != NULL) passes++;
+    for (int i = 0; i < passes; i++) {
+        if (!all && (uint64_t)i != seed % (uint64_t)passes) continue;
+        options.without = run_optional_pass(i);
+        if (!compiled_agrees(s, options, NULL)) return false;
+    }
+    return true;
+}
+
+/* Between what a program takes when nothing unmarked is made again, and the least that it can do with. */
+static bool check_memory(const subject *s, run_options options, int64_t least)
+{
+    int64_t most;
+    options.marked_only = true;
+    if (!compiled_agrees(s, options, &most)) return false;
+    if (least >= most) return true;
+    options.marked_only = false;
+    options.memory = (least + most) / 2;
+    random_cover_now()->bounded++;
+    return compiled_agrees(s, options, NULL);
+}
+
 static bool check_ways(const sglir_graph *g, const sglir_graph *derived, const random_traits *traits, uint64_t seed,
                        bool all, ir_message *message)
 {
     references r;
-    int passes = 0;
-    while (run_optional_pass(passes) != NULL) passes++;
+    int64_t bytes;
     bool good = !(traits->smooth && traits->derived && has_grad(g)) || differences_agree(g, derived, message);
-    good = good && refer(&r, derived, traits->steps, message);
-    if (good) {
-        run_options options = { .without = "", .steps = traits->steps, .threads = 1 + (int)(seed % 2) };
-        good = compiled_agrees(g, &r, options, message);
-        for (int i = 0; i < passes && good; i++) {
-            if (!all && (uint64_t)i != seed % (uint64_t)passes) continue;
-            options.without = run_optional_pass(i);
-            good = compiled_agrees(g, &r, options, message);
-        }
-        options.without = "";
-        options.micro = traits->micro;
-        if (good && traits->micro > 1) good = compiled_agrees(g, &r, options, message);
-        free_references(&r);
+    random_cover_now()->differences += traits->smooth && traits->derived && has_grad(g);
+    good = refer(&r, derived, traits->steps, message) && good;
+    const subject s = { g, derived, &r, message };
+    run_options options = { .without = "", .steps = traits->steps, .threads = 1 + (int)(seed % 2) };
+    options.placed = random_cover_compiled;
+    good = good && compiled_agrees(&s, options, &bytes);
+    options.placed = NULL;
+    good = good && check_without(&s, options, seed, all);
+    if (good && traits->bounded) good = check_memory(&s, options, bytes);
+    options.micro = traits->micro;
+    if (good && traits->micro > 1) {
+        options.placed = random_cover_compiled; /* `accumulate` stands there only */
+        good = compiled_agrees(&s, options, NULL);
+        random_cover_now()->micro++;
     }
+    random_cover_now()->steps += traits->steps > 1;
+    free_references(&r);
+    return good;
+}
+
+/* ---- precision ------------------------------------------------------------------------------------------------------ */
+
+/* What the plan's precision makes of the graph, its gradients expanded. simplify goes first, as in the pipeline: what it finds
+ * decides what is narrow. */
+static sgl_status lower(sglcore_env *env, const sglir_graph *g, sgl_dtype precision, sglir_graph **out)
+{
+    sglplan plan;
+    sglir_graph *simple = NULL, *narrow = NULL;
+    sglplan_init(&plan);
+    plan.precision = (uint8_t)precision;
+    plan.scale = RUN_SCALE;
+    const sglpass_context context = { .env = env, .plan = &plan };
+    sgl_status status = sglpass_simplify(&context, g, &simple);
+    if (status == SGL_OK) status = sglpass_precision(&context, simple, &narrow);
+    if (status == SGL_OK) status = sglpass_autodiff(&context, narrow, out);
+    if (status == SGL_OK) status = sglir_verify(*out, SGLIR_PER_RANK);
+    sglir_graph_free(simple);
+    sglir_graph_free(narrow);
+    return status;
+}
+
+static bool check_precision(sglcore_env *env, const sglir_graph *g, const random_traits *traits, uint64_t seed,
+                            ir_message *message)
+{
+    references r;
+    sglir_graph *narrow = NULL;
+    if (lower(env, g, traits->precision, &narrow) != SGL_OK) {
+        sglir_graph_free(narrow);
+        return fail(message, "lowered: %s", env->message);
+    }
+    run_options options = { .without = "", .steps = traits->steps, .threads = 1 + (int)(seed % 2) };
+    options.precision = traits->precision;
+    bool good = refer(&r, narrow, traits->steps, message);
+    const subject s = { g, narrow, &r, message };
+    good = good && compiled_agrees(&s, options, NULL);
+    random_cover_now()->narrow++;
+    free_references(&r);
+    sglir_graph_free(narrow);
     return good;
 }
 
@@ -234,6 +336,7 @@ bool random_check(sglcore_env *env, const sglir_graph *g, const random_traits *t
     if (sglpass_autodiff(&context, g, &derived) != SGL_OK) return fail(message, "autodiff: %s", env->message);
     bool good = sglir_verify(derived, SGLIR_PER_RANK) == SGL_OK || fail(message, "after autodiff: %s", env->message);
     good = good && check_ways(g, derived, traits, seed, all, message);
+    if (good && traits->precision != SGL_F32) good = check_precision(env, g, traits, seed, message);
     sglir_graph_free(derived);
     return good;
 }

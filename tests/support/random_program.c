@@ -27,7 +27,7 @@ bool random_one_in(random_drawer *d, uint64_t chances) { return random_draw(d, c
 
 const sglir_type *random_type(const random_drawer *d, sglir_id value) { return sglir_type_of(d->g, value); }
 
-static bool is_float(const random_drawer *d, sglir_id value)
+bool random_is_float(const random_drawer *d, sglir_id value)
 {
     return sglcore_dtype_is_float((sgl_dtype)random_type(d, value)->dtype);
 }
@@ -36,7 +36,15 @@ void random_join(random_drawer *d, random_value value)
 {
     if (value.id == SGLIR_NONE || d->count == RANDOM_MOST_VALUES) return;
     if (sglir_elements(random_type(d, value.id)) > (d->large ? MOST_OF_LARGE : 4 * MOST_ELEMENTS)) return;
+    if (!random_is_float(d, value.id)) value.exact = true; /* no rounding decides an integer: see above */
     d->pool[d->count++] = value;
+}
+
+random_value random_pick(random_drawer *d)
+{
+    bool within = d->inner < d->count && d->depth > 0 && random_one_in(d, 2);
+    int from = within ? d->inner : 0;
+    return d->pool[from + (int)random_draw(d, (uint64_t)(d->count - from))];
 }
 
 static bool in_palette(const random_drawer *d, sgl_dtype dtype)
@@ -48,7 +56,7 @@ static bool in_palette(const random_drawer *d, sgl_dtype dtype)
     return false;
 }
 
-static int64_t draw_extent(random_drawer *d)
+int64_t random_extent(random_drawer *d)
 {
     static const int64_t extents[] = { 1, 2, 3, 4, 5, 3, 2, 7 };
     if (d->empties && random_one_in(d, 24)) return 0;
@@ -108,7 +116,7 @@ static sglir_id to_shape(random_drawer *d, sglir_id x, const sglir_type *shape)
 /* Into the range that a case's letter names. */
 random_value random_to_range(random_drawer *d, random_value v, char letter, bool exact)
 {
-    if (!is_float(d, v.id)) {
+    if (!random_is_float(d, v.id)) {
         if (random_type(d, v.id)->dtype == SGL_BOOL) return v;
         if (letter == 'p') v.id = sglir_add(d->g, below(d, v.id, 4), sglir_constant_like(d->g, v.id, 1));
         if (letter == 'i' || letter == 'j' || letter == 'o' || letter == 'u') v.id = below(d, v.id, 6);
@@ -137,14 +145,30 @@ random_value random_input(random_drawer *d, sgl_role role, sgl_dtype dtype, int 
     return (random_value){ sglir_input(d->g, role, name, &type), true, true, true };
 }
 
-random_value random_fitting(random_drawer *d, const sglir_type *asked, char letter, bool exact)
+random_value random_fit(random_drawer *d, random_value v, const sglir_type *asked, char letter, bool exact)
 {
-    const sglir_type copy = *asked, *type = &copy; /* what is asked may stand in the graph, which grows */
+    const sglir_type type = *asked; /* what is asked may stand in the graph, which grows */
+    v = to_dtype(d, v, (sgl_dtype)type.dtype);
+    v.id = to_shape(d, v.id, &type);
+    return random_to_range(d, v, letter, exact);
+}
+
+/* Where exact numbers are asked for, every other time a parameter is: else few gradients go through what has kinks. */
+static random_value pick_for(random_drawer *d, bool exact)
+{
+    if (exact && d->parameter_count > 0 && random_one_in(d, 2))
+        return d->pool[d->parameters + (int)random_draw(d, (uint64_t)d->parameter_count)];
+    return random_pick(d);
+}
+
+random_value random_fitting(random_drawer *d, const sglir_type *type, char letter, bool exact)
+{
     random_value best = { SGLIR_NONE, false, false, false };
     for (int attempt = 0; attempt < 12; attempt++) {
-        random_value v = d->pool[random_draw(d, (uint64_t)d->count)];
+        random_value v = pick_for(d, exact);
         bool same = random_type(d, v.id)->dtype == type->dtype;
-        bool jumps = is_float(d, v.id) && !sglcore_dtype_is_float((sgl_dtype)type->dtype); /* a cast that truncates */
+        bool jumps =
+            random_is_float(d, v.id) && !sglcore_dtype_is_float((sgl_dtype)type->dtype); /* a cast that truncates */
         if (jumps && !v.exact) continue;
         if (exact && (!v.exact || (!same && sglcore_dtype_is_float((sgl_dtype)type->dtype)))) continue;
         best = v;
@@ -153,9 +177,7 @@ random_value random_fitting(random_drawer *d, const sglir_type *asked, char lett
     if (best.id == SGLIR_NONE) /* nothing was found that may be used: a constant is */
         best =
             (random_value){ sglir_constant(d->g, (sgl_dtype)type->dtype, (double)random_draw(d, 2)), true, true, true };
-    best = to_dtype(d, best, (sgl_dtype)type->dtype);
-    best.id = to_shape(d, best.id, type);
-    return random_to_range(d, best, letter, exact);
+    return random_fit(d, best, type, letter, exact);
 }
 
 /* ---- ops by their cases --------------------------------------------------------------------------------------- */
@@ -224,29 +246,42 @@ static void bind(random_drawer *d, op_binding *b, bool moves)
     *b = op_binding_plain();
     for (int i = 0; i < 26; i++) {
         bool is_long = d->large && moves && random_one_in(d, 3);
-        b->extents[i] = is_long ? long_extents[random_draw(d, 4)] : draw_extent(d);
+        b->extents[i] = is_long ? long_extents[random_draw(d, 4)] : random_extent(d);
     }
     b->star_rank = random_one_in(d, 10) ? 3 + (int)random_draw(d, 4) : (int)random_draw(d, 3);
     for (int i = 0; i < b->star_rank; i++)
-        b->star[i] = b->star_rank > 2 ? 1 + (int64_t)random_draw(d, 2) : draw_extent(d);
+        b->star[i] = b->star_rank > 2 ? 1 + (int64_t)random_draw(d, 2) : random_extent(d);
     if (d->large && random_one_in(d, 2)) random_large_shape(d, &b->star_rank, b->star);
     b->dtype = random_one_in(d, 3) ? (sgl_dtype)random_draw(d, SGL_DTYPE_COUNT)
                                    : d->palette[random_draw(d, (uint64_t)d->palette_count)];
     b->index = random_one_in(d, 2) ? SGL_I32 : d->palette[d->palette_count - 1];
 }
 
-static void by_case(random_drawer *d, const op_case *c)
+/* The case in some dtype and some extents, small ones after a few others; NULL when none would do. */
+static sglir_graph *bound_case(random_drawer *d, const op_case *c, bool moves)
 {
     op_binding b;
+    for (int attempt = 0; attempt < 6; attempt++) {
+        bind(d, &b, moves);
+        for (int i = 0; attempt > 3 && i < 26; i++) b.extents[i] = 1 + (int64_t)random_draw(d, 3);
+        if (c->dtypes != OP_NONE && !op_case_takes(c, b.dtype))
+            b.dtype = c->dtypes == OP_BOOLS ? SGL_BOOL : d->palette[0];
+        if (c->dtypes != OP_NONE && !op_case_takes(c, b.dtype)) b.dtype = SGL_I32;
+        sglir_graph *from = op_case_graph(d->env, c, &b);
+        if (from == NULL || suits(d, from)) return from;
+        sglir_graph_free(from);
+    }
+    return NULL;
+}
+
+static void by_case(random_drawer *d, const op_case *c)
+{
     bool moves = (sglir_ops[c->op].flags & SGLIR_MOVEMENT) != 0;
-    bind(d, &b, moves);
-    if (c->dtypes != OP_NONE && !op_case_takes(c, b.dtype)) b.dtype = c->dtypes == OP_BOOLS ? SGL_BOOL : d->palette[0];
-    if (c->dtypes != OP_NONE && !op_case_takes(c, b.dtype)) b.dtype = SGL_I32;
-    sglir_graph *from = op_case_graph(d->env, c, &b);
+    sglir_graph *from = bound_case(d, c, moves);
     if (from == NULL) return;
     sglir_id map[256];
     bool exact = c->kind == OP_JUMPS || c->kind == OP_KINKED, all_exact = true, all_derive = derives(from), tame = true;
-    if (from->values.count <= 256 && suits(d, from)) {
+    if (from->values.count <= 256) {
         for (int64_t n = 0; n < from->regions.data[0].nodes.count; n++) {
             const sglir_node *node = sglir_node_at(from, from->regions.data[0].nodes.data[n]);
             if (node->op != SGLIR_OP_INPUT) continue;
@@ -280,7 +315,7 @@ static void by_door(random_drawer *d, const op_case *c)
 {
     bool exact = c->kind == OP_JUMPS || c->kind == OP_KINKED;
     for (int attempt = 0; attempt < 20; attempt++) {
-        random_value a = d->pool[random_draw(d, (uint64_t)d->count)], b = d->pool[random_draw(d, (uint64_t)d->count)];
+        random_value a = random_pick(d), b = random_pick(d);
         sgl_dtype x = (sgl_dtype)random_type(d, a.id)->dtype, y = (sgl_dtype)random_type(d, b.id)->dtype;
         if (!broadcast_together(random_type(d, a.id), random_type(d, b.id)) || (exact && !(a.exact && b.exact)))
             continue;
@@ -305,14 +340,37 @@ static void by_door(random_drawer *d, const op_case *c)
 
 /* ---- a program --------------------------------------------------------------------------------------------------- */
 
+/* Where the cases of each op begin in the table, and how many there are. */
+typedef struct case_range {
+    int first, count;
+} case_range;
+
+static int find_ranges(case_range *ranges)
+{
+    op_case c, last = { .op = SGLIR_OP_COUNT };
+    int count = 0;
+    for (int n = 0; op_case_at(n, &c); n++) {
+        if (c.op != last.op) ranges[count++] = (case_range){ n, 0 };
+        ranges[count - 1].count++;
+        last = c;
+    }
+    return count;
+}
+
+/* An op first, then one of its cases: of some there are many. */
+static void draw_case(random_drawer *d, op_case *c)
+{
+    static case_range ranges[SGLIR_OP_COUNT];
+    static int count;
+    if (count == 0) count = find_ranges(ranges);
+    const case_range *r = &ranges[random_draw(d, (uint64_t)count)];
+    op_case_at(r->first + (int)random_draw(d, (uint64_t)r->count), c);
+}
+
 static void one_step(random_drawer *d)
 {
-    static int cases = -1;
     op_case c;
-    if (cases < 0) {
-        for (cases = 0; op_case_at(cases, &c); cases++) continue;
-    }
-    if (d->depth < DEPTH && random_one_in(d, 24) && !d->smooth) {
+    if (d->depth < DEPTH && random_one_in(d, d->depth > 0 ? 6 : 14)) {
         random_op_with_regions(d);
         return;
     }
@@ -323,7 +381,7 @@ static void one_step(random_drawer *d)
     bool moves =
         random_one_in(d, 4); /* movement between arithmetic is what fusing and places in memory go wrong over */
     for (int attempt = 0; attempt < 12; attempt++) {
-        op_case_at((int)random_draw(d, (uint64_t)cases), &c);
+        draw_case(d, &c);
         if (!moves || (sglir_ops[c.op].flags & SGLIR_MOVEMENT)) break;
     }
     if (c.kind == OP_REFUSED) return;
@@ -338,147 +396,7 @@ static void one_step(random_drawer *d)
 void random_steps(random_drawer *d, int steps)
 {
     for (int i = 0; i < steps && sglir_status(d->g) == SGL_OK; i++) {
-        sglir_set_origin(d->g, "random.lua", i + 1, "", "");
+        sglir_set_origin(d->g, "random.lua", i + 1, d->depth == 0 && i % 4 < 2 ? RANDOM_MODULE : "", "");
         one_step(d);
     }
-}
-
-static void choose_palette(random_drawer *d, uint64_t seed)
-{
-    static const sgl_dtype whole[] = { SGL_I32, SGL_I64, SGL_BOOL, SGL_U8, SGL_I16, SGL_I8, SGL_U16, SGL_U32 };
-    static const sgl_dtype low[] = { SGL_BF16, SGL_F16, SGL_F8E4M3, SGL_F8E5M2 };
-    switch (seed % 4) {
-    case 0:
-    case 1: d->palette[d->palette_count++] = SGL_F64; break;
-    case 2: d->palette[d->palette_count++] = SGL_F32; break;
-    default:
-        d->palette[d->palette_count++] = low[random_draw(d, random_one_in(d, 3) ? 4 : 2)];
-        d->palette[d->palette_count++] = SGL_F32;
-        break;
-    }
-    d->palette[d->palette_count++] = SGL_BOOL;
-    for (int i = 0; i < 2; i++) d->palette[d->palette_count++] = whole[random_draw(d, 8)];
-    d->palette[d->palette_count++] = random_one_in(d, 2) ? SGL_I64 : SGL_I16;
-    d->smooth = seed % 4 == 0;
-    d->empties = seed % 4 != 3 && seed % 3 == 0;
-}
-
-/* A parameter or state of more than one step has been rounded. */
-static void inputs(random_drawer *d, bool one_step, random_value *parameters, random_value *state,
-                   random_value *counter)
-{
-    for (int i = 0; i < d->palette_count; i++) {
-        int64_t dims[3] = { draw_extent(d), draw_extent(d), draw_extent(d) };
-        int rank = (int)random_draw(d, 4);
-        if (d->batch > 0) {
-            dims[0] = d->batch;
-            rank = rank > 0 ? rank : 1;
-        }
-        random_join(d, random_input(d, SGL_FEED, d->palette[i], rank, dims));
-    }
-    for (int i = 0; i < 3; i++) {
-        int64_t dims[3] = { 2 + (int64_t)random_draw(d, 3), 3, 2 };
-        parameters[i] = random_input(d, SGL_PARAMETER, d->palette[0], (int)random_draw(d, 4), dims);
-        parameters[i].exact = one_step;
-        random_join(d, parameters[i]);
-    }
-    if (d->large) {
-        int rank;
-        int64_t dims[SGL_MAX_RANK];
-        for (int i = 0; i < 2; i++) {
-            random_large_shape(d, &rank, dims);
-            random_join(d, random_input(d, SGL_PARAMETER, d->palette[0], rank, dims));
-        }
-        random_large_shape(d, &rank, dims);
-        *state = random_input(d, SGL_STATE, d->palette[0], rank, dims);
-    } else {
-        *state = random_input(d, SGL_STATE, d->palette[0], 1, (int64_t[]){ 5 });
-    }
-    state->exact = one_step;
-    *counter = random_input(d, SGL_STATE, SGL_I64, 0, NULL);
-    random_join(d, *state);
-    random_join(d, *counter);
-}
-
-static sglir_id total(random_drawer *d, sglir_id x)
-{
-    int64_t axes[SGL_MAX_RANK];
-    int rank = random_type(d, x)->rank;
-    for (int i = 0; i < rank; i++) axes[i] = i;
-    return rank == 0 ? x : sglir_reduce(d->g, SGLIR_OP_REDUCE_SUM, x, axes, rank, false);
-}
-
-/* A sum over values drawn of late; its gradients by the parameters and one value between; the parameters' next values. */
-static void learn(random_drawer *d, const random_value *parameters)
-{
-    sgl_dtype wide = d->palette[0] == SGL_F64 ? SGL_F64 : SGL_F32;
-    sglir_id loss = sglir_constant(d->g, wide, 0), args[5], gradients[4];
-    int terms = 0, between = -1;
-    for (int i = d->count - 1; i >= 0 && terms < 12; i--) {
-        if (!d->pool[i].derives || !is_float(d, d->pool[i].id)) continue;
-        bool smooth = !d->pool[i].exact; /* what is exact may have been cut to an integer */
-        if (terms == 2 && smooth && random_type(d, d->pool[i].id)->dtype == wide) between = i;
-        loss = sglir_add(d->g, loss, sglir_cast(d->g, total(d, random_squash(d, d->pool[i].id)), wide));
-        terms++;
-    }
-    args[0] = loss;
-    for (int i = 0; i < 3; i++) args[i + 1] = parameters[i].id;
-    int count = 3;
-    if (between >= 0) args[++count] = d->pool[between].id;
-    sglir_emit(d->g, SGLIR_OP_GRAD, args, count + 1, NULL, 0, gradients);
-    sglir_output_add(d->g, SGLIR_FETCH, "loss", loss);
-    if (between >= 0) sglir_output_add(d->g, SGLIR_FETCH, "d between", gradients[3]);
-    for (int i = 0; i < 3 && sglir_status(d->g) == SGL_OK; i++) {
-        char name[32];
-        const char *parameter = sglir_attr_string(d->g, sglir_maker(d->g, parameters[i].id), "name");
-        snprintf(name, sizeof name, "%s", parameter);
-        sglir_output_add(d->g, SGLIR_UPDATE, name,
-                         sglir_sub(d->g, parameters[i].id, sglir_scale(d->g, gradients[i], 0.125)));
-        snprintf(name, sizeof name, "d %d", i);
-        sglir_output_add(d->g, SGLIR_FETCH, name, gradients[i]);
-    }
-}
-
-static void update(random_drawer *d, random_value state, sglir_id next)
-{
-    char name[32];
-    snprintf(name, sizeof name, "%s", sglir_attr_string(d->g, sglir_maker(d->g, state.id), "name"));
-    sglir_output_add(d->g, SGLIR_UPDATE, name, next);
-}
-
-sglir_graph *random_program(sglcore_env *env, uint64_t seed, random_traits *traits)
-{
-    random_drawer d = { .env = env, .state = seed * 2 + 1 };
-    random_value parameters[3], state, counter;
-    if (sglir_graph_new(env, "random", &d.g) != SGL_OK) return NULL;
-    for (int i = 0; i < 4; i++) random_draw(&d, 2);
-    choose_palette(&d, seed);
-    *traits = (random_traits){ .smooth = d.smooth, .micro = 1, .steps = 1 + (int)random_draw(&d, 2) };
-    if (random_one_in(&d, 4)) {
-        d.batch = 4;
-        traits->micro = seed % 8 < 4 ? 2 : 4;
-    }
-    traits->large = d.large = !d.smooth && random_one_in(&d, 6);
-    inputs(&d, traits->steps == 1, parameters, &state, &counter);
-    random_steps(&d, d.smooth  ? 8 + (int)random_draw(&d, 20)
-                     : d.large ? 8 + (int)random_draw(&d, 12)
-                               : 12 + (int)random_draw(&d, 50));
-    traits->derived = d.smooth || random_one_in(&d, 2);
-    if (sglir_status(d.g) == SGL_OK && traits->derived) learn(&d, parameters);
-    for (int i = 0; i < 5 && sglir_status(d.g) == SGL_OK; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "y%d", i);
-        sglir_output_add(d.g, SGLIR_FETCH, name,
-                         d.pool[d.count - 1 - (int)random_draw(&d, (uint64_t)(d.count < 12 ? d.count : 12))].id);
-    }
-    if (sglir_status(d.g) == SGL_OK) {
-        random_value v = random_fitting(&d, random_type(&d, state.id), 'x', false);
-        if (d.large && random_one_in(&d, 2)) v.id = random_moved(&d, state.id);
-        update(&d, state,
-               sglir_add(d.g, sglir_scale(d.g, state.id, 0.5), sglir_scale(d.g, random_squash(&d, v.id), 0.5)));
-        update(&d, counter, sglir_add(d.g, counter.id, sglir_constant(d.g, SGL_I64, 1)));
-    }
-    if (sglir_status(d.g) == SGL_OK) return d.g;
-    sglir_graph_free(d.g);
-    return NULL;
 }

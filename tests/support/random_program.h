@@ -11,11 +11,13 @@
 #include "tests/support/run_graph.h"
 
 typedef struct random_traits {
-    bool derived;  /* has gradients */
-    bool smooth;   /* every gradient in it may be held against differences, in double */
-    bool large;    /* sums of thousands of numbers: of equal ones, each order strays by a part of their count */
-    int64_t micro; /* micro-batches that it may be cut into */
-    int steps;     /* replays that it is meant for */
+    bool derived;        /* has gradients */
+    bool smooth;         /* every gradient in it may be held against differences, in double */
+    bool large;          /* sums of thousands of numbers: of equal ones, each order strays by a part of their count */
+    int64_t micro;       /* micro-batches that it may be cut into */
+    int steps;           /* replays that it is meant for */
+    bool bounded;        /* runs against bounds on memory too */
+    sgl_dtype precision; /* BF16 or F16: it is lowered to that too; else F32 */
 } random_traits;
 
 /* NULL and a message in env when it cannot be made. */

@@ -131,28 +131,21 @@ static const char *const optional_passes[] = { "simplify", "sections", "simplify
 
 const char *run_optional_pass(int index) { return optional_passes[index]; }
 
-static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options *options)
+/* The pipeline, pass by pass, whatever may be left out in sessions. */
+static sgl_status run_each(runner *r, const sglpass_context *given, const run_options *options, uint32_t *changes)
 {
-    sglplan plan;
-    sglplan_init(&plan);
-    plan.mesh[SGLIR_AXIS_MICRO] = options->micro > 0 ? options->micro : 1;
-    for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
-    /* All is made again that can be, unless that pass is left out. */
-    const sglpass_context context = {
-        .env = &r->env, .plan = &plan, .workspace = sglexec_device_cpu.workspace, .give_back = INT64_MAX
-    };
-    /* A graph of this env: what a pass frees was counted where it was asked for. */
-    sglcore_text text = ir_case_print(g->env, g);
-    sgl_status parsed = sglir_parse(&r->env, "case", text.data, strlen(text.data), &r->placed);
-    sglcore_text_free(g->env, &text);
-    SGLCORE_TRY(parsed);
-    for (const sglpass *pass = sglpass_pipeline; pass->name != NULL; pass++) {
+    for (int i = 0; sglpass_pipeline[i].name != NULL; i++) {
+        const sglpass *pass = &sglpass_pipeline[i];
         sglir_graph *next = NULL;
+        bool changed = true;
+        sglpass_context context = *given;
+        context.changed = &changed;
         if (sglcore_list_has(options->without, pass->name)) continue;
         sgl_status status = pass->run(&context, r->placed, &next);
         sglir_graph_free(r->placed);
         r->placed = next;
         if (status != SGL_OK) return sglcore_fail_at(&r->env, status, "pass %s", pass->name);
+        if (changed) *changes |= 1u << i;
         /* Later stages hold generators and movement to stand in fused regions. */
         bool whole = !sglcore_list_has(options->without, "fuse") || pass->stage < SGLIR_FUSED;
         status = sglir_verify(next, whole ? pass->stage : SGLIR_PER_RANK);
@@ -161,11 +154,43 @@ static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options 
     return SGL_OK;
 }
 
-static sgl_status make_ready(runner *r, const sglir_graph *g, const run_options *options)
+static sgl_status run_pipeline(runner *r, const sglpass_context *context)
+{
+    sglir_graph *made = NULL;
+    SGLCORE_TRY(sglpass_run(context, r->placed, NULL, &made));
+    sglir_graph_free(r->placed);
+    r->placed = made;
+    return SGL_OK;
+}
+
+static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options *options, uint32_t *changes)
+{
+    sglplan plan;
+    sglplan_init(&plan);
+    if (options->precision == SGL_BF16 || options->precision == SGL_F16) plan.precision = (uint8_t)options->precision;
+    plan.scale = RUN_SCALE;
+    plan.memory = options->memory;
+    plan.mesh[SGLIR_AXIS_MICRO] = options->micro > 0 ? options->micro : 1;
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
+    const sglpass_context context = { .env = &r->env,
+                                      .plan = &plan,
+                                      .workspace = sglexec_device_cpu.workspace,
+                                      .give_back = options->marked_only || options->memory > 0 ? 0 : INT64_MAX };
+    /* A graph of this env: what a pass frees was counted where it was asked for. */
+    sglcore_text text = ir_case_print(g->env, g);
+    sgl_status parsed = sglir_parse(&r->env, "case", text.data, strlen(text.data), &r->placed);
+    sglcore_text_free(g->env, &text);
+    SGLCORE_TRY(parsed);
+    return options->memory > 0 ? run_pipeline(r, &context) : run_each(r, &context, options, changes);
+}
+
+static sgl_status make_ready(runner *r, const sglir_graph *g, const run_options *options, run_results *results)
 {
     const sglexec_device_ops *ops = &sglexec_device_cpu;
     SGLCORE_TRY(ops->open(&r->env, options->threads > 0 ? options->threads : 1, &r->device));
-    SGLCORE_TRY(run_passes(r, g, options));
+    SGLCORE_TRY(run_passes(r, g, options, &results->changed));
+    results->bytes = sglpass_bytes(r->placed);
+    if (options->placed != NULL) options->placed(r->placed);
     SGLCORE_TRY(sglexec_freeze(&r->env, r->placed, &r->program));
     SGLCORE_TRY(ops->prepare(r->device, r->program, &r->prepared));
     for (int space = 1; space < 5; space++) {
@@ -222,7 +247,7 @@ run_outcome run_graph(const sglir_graph *g, run_options options, const interp *i
     if (options.without == NULL) options.without = "";
     *results = (run_results){ 0 };
     sglcore_env_init(&r.env, NULL, NULL, NULL, NULL);
-    sgl_status status = make_ready(&r, g, &options);
+    sgl_status status = make_ready(&r, g, &options, results);
     if (status == SGL_OK) {
         for (int64_t i = 0; i < r.program->feeds.count; i++) put_port(&r, &r.program->feeds.data[i], inputs);
         for (int64_t i = 0; i < r.program->states.count; i++) put_port(&r, &r.program->states.data[i], inputs);

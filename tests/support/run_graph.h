@@ -8,11 +8,17 @@
 
 #include "tests/support/ir_case.h"
 
+enum { RUN_SCALE = 1024 }; /* of the loss, at first, in f16 */
+
 typedef struct run_options {
-    const char *without; /* names of passes, apart by commas; "" or NULL: none is left out */
-    int64_t micro;       /* 0 is 1 */
-    int threads;         /* 0 is 1 */
-    int steps;           /* replays, 0 is 1; results are those of the last */
+    const char *without;                  /* names of passes, apart by commas; "" or NULL: none is left out */
+    int64_t micro;                        /* 0 is 1 */
+    int threads;                          /* 0 is 1 */
+    int steps;                            /* replays, 0 is 1; results are those of the last */
+    sgl_dtype precision;                  /* of the plan: F64 and F32 as traced, BF16, F16 */
+    bool marked_only;                     /* recompute makes again what is marked and no more; else all that it can */
+    int64_t memory;                       /* the plan's bound, in the pipeline as sessions run it; 0: none */
+    void (*placed)(const sglir_graph *g); /* sees the graph as it will run; NULL: nobody asks */
 } run_options;
 
 typedef enum run_outcome {
@@ -30,6 +36,8 @@ typedef struct run_result {
 typedef struct run_results {
     run_result *items;
     int count;
+    uint32_t changed; /* bit per pass of the pipeline: it says that it changed the graph */
+    int64_t bytes;    /* of the placed graph */
 } run_results;
 
 /* Passes that may be left out without the graph losing its meaning or its kernels; NULL past the last. */

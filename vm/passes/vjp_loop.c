@@ -129,8 +129,15 @@ static void find_active(loop *l)
 
 /* ---- the loop that keeps --------------------------------------------------------------------------------------------- */
 
+/* The type with the turns before it. Where no dimension is free the last two lie together: slices are reshaped anyway. */
 static sglir_type stacked(const loop *l, sglir_type type)
 {
+    if (type.rank == SGL_MAX_RANK) {
+        int64_t *last = &type.dims[SGL_MAX_RANK - 2];
+        if (__builtin_mul_overflow(last[0], last[1], &last[0])) last[0] = 0; /* it is empty */
+        last[1] = 0;
+        type.rank--;
+    }
     for (int i = type.rank; i > 0; i--) type.dims[i] = type.dims[i - 1];
     type.dims[0] = l->turns;
     type.rank++;

@@ -89,15 +89,13 @@ static sglir_id slice(const sglpass_vjp *v, sglir_id x, int64_t axis, int64_t st
     return sglir_emit(v->g, SGLIR_OP_SLICE, &x, 1, attrs, 4, &out);
 }
 
-/* Zeros before, after and between, so that each element stands where it was taken from. */
+/* Zeros before, after and between, so that each element stands where it was taken from. Where none was taken nothing comes back:
+ * zeros made here would owe no loss scale, which what they are added to may do. */
 void sglpass_vjp_slice(const sglpass_vjp *v)
 {
     int64_t axis = sglpass_vjp_int(v, "axis"), start = sglpass_vjp_int(v, "start");
     int64_t step = sglpass_vjp_int(v, "step"), taken = type_of_result(v, 0).dims[axis];
-    if (taken == 0) {
-        v->into[0] = zeros_like(v, sglpass_vjp_arg(v, 0));
-        return;
-    }
+    if (taken == 0) return;
     int64_t end = start + (taken - 1) * step + 1;
     sglir_named attrs[] = { SGLIR_I("axis", axis), SGLIR_I("before", start),
                             SGLIR_I("after", type_of_arg(v, 0).dims[axis] - end), SGLIR_I("between", step - 1) };
