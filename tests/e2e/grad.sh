@@ -73,6 +73,58 @@ LUA
 run 0 train loss.lua --out loss.run
 [ "$(grep -c 'no gradient reaches parameter idle' err)" -eq 1 ] || fail "idle is not named once"
 says_not err 'parameter w'
+# Once in a run, however many gradients and programs ask for it.
+cat >twice.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local w = nn.parameter { 3, init = nn.init.constant(0.5) }
+local idle = nn.parameter { 3, init = nn.init.constant(0.5) }
+local model = nn.module("line", { w = w, idle = idle }, function(x) return (x * w()):sum(-1) end)
+return sgl.job {
+  model = model, steps = 2,
+  step = function(batch)
+    local loss = model(batch.x):square():mean()
+    local a, b = sgl.grad(loss, { w, idle }), sgl.grad(loss * 2 + 1, { w, idle })
+    sgl.update(w, w() - a[1] * 0.1 - b[1] * 0.1 - a[2] - b[2])
+    return { loss = loss }
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 2, 3 } } }, next = function() return { x = { 1, 2, 5, 0, 1, 1 } } end,
+  },
+}
+LUA
+for command in "train twice.lua --out twice.run" "memory twice.lua" "graph twice.lua --after autodiff"; do
+    # shellcheck disable=SC2086
+    run 0 $command
+    [ "$(grep -c 'twice.lua:10: no gradient reaches parameter idle' err)" -eq 1 ] || fail "$command: idle is not named once"
+done
+
+# A term that a layer declares must teach something; of a sum that the script writes, a constant is a term like others.
+cat >term.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local w = nn.parameter { 3, init = nn.init.constant(0.5) }
+local want = require "sgl.trace"
+local term = nn.module("term", {}, function(x) want.owe((x * x):mean()) return x end)
+local model = nn.module("line", { w = w, term = term }, function(x) return (term(x) * w()):sum(-1) end)
+return sgl.job {
+  model = model, steps = 2, optim = sgl.optim.sgd { lr = 0.1 },
+  loss = function(batch)
+    return model(batch.x):square():mean() + nn.auxiliary_loss()
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 2, 3 } } }, next = function() return { x = { 1, 2, 5, 0, 1, 1 } } end,
+  },
+}
+LUA
+refused 1 "term.lua:9: sgd: the auxiliary loss of 'term' depends on none of the parameters that learn" -- \
+    train term.lua --out nothing
+sed 's/owe((x \* x)/owe((w() * x)/' term.lua >case.lua
+run 0 train case.lua --out case.run
+sed 's/nn.auxiliary_loss()/batch.x:square():mean() * 0.1/; s/want.owe.*) return x/return x/' term.lua >case.lua
+run 0 train case.lua --out constant.run
+says_not err 'warning'
+
 sed 's/model(batch.x):square/batch.x:square/' loss.lua >case.lua
 refused 1 'case.lua:8: sgd: the loss depends on none of the 2 parameters' -- train case.lua --out nothing
 sed 's/model(batch.x):square/sgl.stop_gradient(model(batch.x)):square/' loss.lua >case.lua

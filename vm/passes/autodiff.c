@@ -9,6 +9,8 @@
  * A loop or branch whose gradient needs what stood in it is made anew by its rule, with results that keep that
  * (vjp_control.c); the next walk puts the new node in the place of the old one.
  * Odd invariant: in (1) an inner grad counts as an op of its arguments, so its path belongs to the outer one's. */
+#include <string.h>
+
 #include "passes/autodiff_path.h"
 #include "passes/pass.h"
 #include "passes/vjp_rules.h"
@@ -29,7 +31,9 @@ typedef struct autodiff {
     SGLCORE_VEC(sglir_id) captures;  /* of it, each once */
     SGLCORE_VEC(uint8_t) wanted;
     exchange_list found, due; /* in the graph that is made; in the one that is walked */
-    bool keeps;               /* stop_gradient stays */
+    sglcore_map *warned;      /* of the context, or `own` */
+    sglcore_map own;
+    bool keeps; /* stop_gradient stays */
     bool changed;
 } autodiff;
 
@@ -130,16 +134,24 @@ static void backward_node(autodiff *a, sglir_graph *g, const char *pass, sglir_i
         sglir_stick(g, sglcore_vec_push(a->env, &a->found, (exchange){ id, instead }));
 }
 
-/* Zeros, and a word about it where it is a parameter that would never learn. */
-static sglir_id no_gradient(sglir_graph *g, sglir_id wrt)
+/* A word, once for each name, about a parameter that would never learn. */
+static void warn_of(autodiff *a, sglir_graph *g, const char *name)
+{
+    char origin[256];
+    uint64_t known;
+    const sglcore_hash key = sglcore_hash_bytes(name, strlen(name));
+    if (sglcore_map_get(a->warned, key, &known)) return;
+    sglir_stick(g, sglcore_map_put(g->env, a->warned, key, 1));
+    sglir_origin_text(g, g->origin, origin, sizeof origin);
+    sglcore_log(g->env, SGL_LOG_WARNING, "%s: no gradient reaches parameter %s", origin, name);
+}
+
+/* Zeros. */
+static sglir_id no_gradient(autodiff *a, sglir_graph *g, sglir_id wrt)
 {
     const sglir_node *maker = sglir_maker(g, wrt);
-    if (maker != NULL && maker->op == SGLIR_OP_INPUT && sglir_attr_int(g, maker, "role") == SGL_PARAMETER) {
-        char origin[256];
-        sglir_origin_text(g, g->origin, origin, sizeof origin);
-        sglcore_log(g->env, SGL_LOG_WARNING, "%s: no gradient reaches parameter %s", origin,
-                    sglir_attr_string(g, maker, "name"));
-    }
+    if (maker != NULL && maker->op == SGLIR_OP_INPUT && sglir_attr_int(g, maker, "role") == SGL_PARAMETER)
+        warn_of(a, g, sglir_attr_string(g, maker, "name"));
     return sglir_constant_like(g, wrt, 0);
 }
 
@@ -169,7 +181,7 @@ static void emit_gradients(autodiff *a, sglir_graph *g, const char *pass, sglir_
     for (uint32_t i = 1; i < path->count && g->status == SGL_OK; i++) {
         bool reached = path->marks.data[args[i]] == SGLPASS_ON_PATH;
         sglir_id found = reached ? path->gradients.data[args[i]] : SGLIR_NONE;
-        out[i - 1] = found != SGLIR_NONE ? found : no_gradient(g, args[i]);
+        out[i - 1] = found != SGLIR_NONE ? found : no_gradient(a, g, args[i]);
     }
 }
 
@@ -355,12 +367,14 @@ static void release(autodiff *a)
     sglcore_vec_free(a->env, &a->wanted);
     sglcore_vec_free(a->env, &a->found);
     sglcore_vec_free(a->env, &a->due);
+    sglcore_map_free(a->env, &a->own);
 }
 
 sgl_status sglpass_expand_grads(sglcore_env *env, const sglir_graph *in, sglir_graph **out)
 {
     autodiff a = { .env = env, .keeps = true };
     *out = NULL;
+    a.warned = &a.own;
     sgl_status status = run(&a, in, out);
     release(&a);
     return status;
@@ -368,8 +382,9 @@ sgl_status sglpass_expand_grads(sglcore_env *env, const sglir_graph *in, sglir_g
 
 sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
-    autodiff a = { .env = context->env };
+    autodiff a = { .env = context->env, .warned = context->warned };
     *out = NULL;
+    if (a.warned == NULL) a.warned = &a.own;
     sgl_status status = run(&a, in, out);
     if (status == SGL_OK) sglpass_say(context, in, *out, a.changed);
     release(&a);

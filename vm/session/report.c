@@ -351,9 +351,11 @@ sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const s
     bool all = strcmp(pass, "all") == 0;
     if (!all) SGLCORE_TRY(check_pass(env, pass));
     sglplan own = sglsession_plan(session, plan);
-    const sglpass_context context = {
-        .env = env, .plan = &own, .layout = session->layout, .workspace = session->ops->workspace
-    };
+    const sglpass_context context = { .env = env,
+                                      .plan = &own,
+                                      .layout = session->layout,
+                                      .workspace = session->ops->workspace,
+                                      .warned = &session->warned };
     sglir_graph *after = NULL;
     SGLCORE_TRY(sglpass_run(&context, graph->ir, all ? NULL : pass, &after));
     sgl_status status = print_as(after, format, write, user);

@@ -42,6 +42,7 @@ void sgl_session_free(sgl_session *session)
     session->ops->close(session->device);
     sglsession_unlock(session);
     sglir_graph_free(session->layout);
+    sglcore_map_free(env, &session->warned);
     sglsession_link_out(&session->link);
     sglcore_free(env, session, sizeof *session);
 }
@@ -209,6 +210,7 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
     const sglpass_context context = { .env = env,
                                       .plan = &own,
                                       .layout = session->layout,
+                                      .warned = &session->warned,
                                       .workspace = session->ops->workspace,
                                       .interrupted = &session->vm->interrupted };
     sgl_status status = sglpass_run(&context, graph->ir, NULL, &program->placed);

@@ -83,9 +83,10 @@ struct sgl_session {
     int64_t state_bytes, state_planned;
     void *arena; /* device block that all programs use in turn: nothing in it outlives a step */
     int64_t arena_bytes, arena_planned;
-    char *locked; /* the folder of checkpoints that this session alone may write; NULL: none */
-    int lock;     /* its file */
-    bool torn;    /* a program that learns failed or was stopped within a step: the states are of no step */
+    char *locked;       /* the folder of checkpoints that this session alone may write; NULL: none */
+    int lock;           /* its file */
+    sglcore_map warned; /* of sglpass_context: said once for all programs */
+    bool torn;          /* a program that learns failed or was stopped within a step: the states are of no step */
     sglsession_link *programs;
 };
 

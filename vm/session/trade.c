@@ -186,9 +186,11 @@ sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph, const 
     sglcore_text text = { 0 };
     trade t = { .plan = given, .traced = graph->ir, .text = &text };
     t.plan.memory = 0;
-    t.context = (sglpass_context){
-        .env = env, .plan = &t.plan, .layout = session->layout, .workspace = session->ops->workspace
-    };
+    t.context = (sglpass_context){ .env = env,
+                                   .plan = &t.plan,
+                                   .layout = session->layout,
+                                   .workspace = session->ops->workspace,
+                                   .warned = &session->warned };
     sgl_status status = write_table(&t, &given);
     if (status == SGL_OK && text.count > 0) status = write(user, text.data, (size_t)text.count);
     sglcore_text_free(env, &text);
