@@ -49,6 +49,33 @@ static int core_is_tensor(lua_State *L)
     return 1;
 }
 
+/* What other libraries call it; NULL where none does. */
+static const char *dtype_elsewhere(const char *name)
+{
+    static const char *const names[][2] = {
+        { "float64", "f64" },
+        { "double", "f64" },
+        { "float32", "f32" },
+        { "float", "f32" },
+        { "half", "f16" },
+        { "float16", "f16" },
+        { "bfloat16", "bf16" },
+        { "int64", "i64" },
+        { "long", "i64" },
+        { "int32", "i32" },
+        { "int", "i32" },
+        { "int16", "i16" },
+        { "int8", "i8" },
+        { "uint8", "u8" },
+        { "float8_e4m3fn", "f8e4m3" },
+        { "float8_e5m2", "f8e5m2" },
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(name, names[i][0]) == 0) return names[i][1];
+    }
+    return NULL;
+}
+
 sgl_dtype sgldsl_dtype_argument(lua_State *L, int index, const char *what)
 {
     sgl_dtype dtype = SGL_F32;
@@ -56,6 +83,8 @@ sgl_dtype sgldsl_dtype_argument(lua_State *L, int index, const char *what)
     if (name == NULL)
         sgldsl_error(L, "%s: the dtype is a %s value, it must be a string", what, sgldsl_typename(L, index));
     if (sgl_dtype_from_name(name, &dtype) == SGL_OK) return dtype;
+    const char *meant = dtype_elsewhere(name);
+    if (meant != NULL) sgldsl_error(L, "%s: there is no dtype '%s'; here it is '%s'", what, name, meant);
     lua_newtable(L);
     for (int i = 0; i < SGL_DTYPE_COUNT; i++) {
         lua_pushstring(L, sgl_dtype_name((sgl_dtype)i));

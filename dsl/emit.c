@@ -109,6 +109,10 @@ static sgl_dtype number_dtype(lua_State *L, int index, sgl_dtype weak)
 
 static void refuse_argument(lua_State *L, const char *op, int index, int position)
 {
+    /* A parameter or module of the library, told by name: what is meant is what it gives when it is called. */
+    if (luaL_getmetafield(L, index, "__name") == LUA_TSTRING)
+        sgldsl_error(L, "%s: argument %d is a %s; call it for its tensor: %s", op, position, lua_tostring(L, -1),
+                     strcmp(lua_tostring(L, -1), "module") == 0 ? "layer(x)" : "layer.weight()");
     sgldsl_error(L, "%s: argument %d is a %s value; it must be a tensor or a number", op, position,
                  sgldsl_typename(L, index));
 }

@@ -115,17 +115,18 @@ static int tensor_idiv(lua_State *L)
 
 /* ---- what a tensor cannot do ------------------------------------------------------------------------------------------------ */
 
-static int refuse_comparison(lua_State *L, const char *sign, const char *op)
+/* Of a > b Lua tells b < a. */
+static int refuse_comparison(lua_State *L, const char *sign, const char *turned, const char *op)
 {
     return sgldsl_error(
         L,
-        "'%s' of tensors has no answer while a graph is traced: use sgl.%s(a, b), which gives a bool tensor, "
+        "'%s' and '%s' of tensors have no answer while a graph is traced: use sgl.%s(a, b), which gives a bool tensor, "
         "with sgl.select(condition, yes, no) or sgl.cond(p, yes, no) in place of `if`, sgl.while_loop of `while`",
-        sign, op);
+        sign, turned, op);
 }
 
-static int tensor_lt(lua_State *L) { return refuse_comparison(L, "<", "less"); }
-static int tensor_le(lua_State *L) { return refuse_comparison(L, "<=", "less_equal"); }
+static int tensor_lt(lua_State *L) { return refuse_comparison(L, "<", ">", "less"); }
+static int tensor_le(lua_State *L) { return refuse_comparison(L, "<=", ">=", "less_equal"); }
 
 static int tensor_eq(lua_State *L)
 {

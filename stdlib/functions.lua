@@ -1,4 +1,4 @@
---- Functions that are formulas over the ops of the graph: activations, statistics, shapes, orders, random bits.
+--- Functions that are formulas over the ops of the graph: activations, statistics, shapes, orders, random numbers.
 --- Comes in: the table of ops. Goes out: a table of functions, merged into it by ops.lua, each a line or a few.
 --- Odd invariant: where a formula has a kink, its gradient there is PyTorch's.
 
@@ -9,6 +9,15 @@ local trace = require "sgl.trace"
 ---@return table
 return function(ops)
   local fn = {}
+
+  local function axis_of(what, x, axis, rank)
+    rank = rank or core.rank(x)
+    local found = axis < 0 and rank + axis or axis
+    if found < 0 or found >= rank then
+      core.error(("%s: axis %d of %s"):format(what, axis, tostring(x)))
+    end
+    return found
+  end
 
   ---- elementwise ----
 
@@ -45,13 +54,29 @@ return function(ops)
     return ops.select(ops.less_equal(x, -3), 0, ops.select(ops.less_equal(3, x), x, inner * (inner + 3) * (1 / 6)))
   end
 
-  --- x - logsumexp(x) over the last dimension, the maximum taken off both first: numbers far from 0 keep their
-  --- differences; halves are worked out in f32.
-  function fn.log_softmax(x)
+  -- formula(x), which goes over the last dimension, over `axis` (the last one by default).
+  local function over(what, formula, x, axis)
+    local last, order = core.rank(x) - 1, {}
+    axis = axis_of(what, x, axis or -1)
+    if axis == last then return formula(x) end
+    for i = 0, last do order[i + 1] = i end
+    order[axis + 1], order[last + 1] = last, axis
+    return ops.transpose(formula(ops.transpose(x, order)), order)
+  end
+
+  --- e^x / sum of e^x over axis (the last one by default).
+  function fn.softmax(x, axis)
+    return over("softmax", function(y) return core.emit("softmax", { y }) end, x, axis)
+  end
+
+  --- x - logsumexp(x) over axis (the last one by default), the maximum taken off both first: numbers far from 0 keep
+  --- their differences; halves are worked out in f32.
+  function fn.log_softmax(x, axis)
     local dtype = core.dtype(x)
     local wide = dtype == "f64" and x or ops.cast(x, "f32")
-    wide = wide - ops.stop_gradient(ops.max(wide, -1, true))
-    local y = wide - ops.logsumexp(wide, -1, true)
+    axis = axis_of("log_softmax", x, axis or -1)
+    wide = wide - ops.stop_gradient(ops.max(wide, axis, true))
+    local y = wide - ops.logsumexp(wide, axis, true)
     return (dtype == "bf16" or dtype == "f16") and ops.cast(y, dtype) or y
   end
 
@@ -78,15 +103,6 @@ return function(ops)
   function fn.std(x, axes, keep, correction) return ops.sqrt(fn.var(x, axes, keep, correction)) end
 
   ---- shapes ----
-
-  local function axis_of(what, x, axis, rank)
-    rank = rank or core.rank(x)
-    local found = axis < 0 and rank + axis or axis
-    if found < 0 or found >= rank then
-      core.error(("%s: axis %d of %s"):format(what, axis, tostring(x)))
-    end
-    return found
-  end
 
   --- A dimension of extent 1 put in before `axis`; -1: at the end.
   function fn.unsqueeze(x, axis)
@@ -217,9 +233,8 @@ return function(ops)
   local function drawn(what, op)
     return function(dims, dtype)
       if type(dims) ~= "table" then core.error(("%s: the extents are a list: sgl.%s({ 2, 3 })"):format(what, what)) end
-      local context, zero = trace.context(), core.constant(0, "i64")
-      local step = context.step or context.position or zero
-      return op(context.seed or zero, step, zero, trace.random_id(), dims, dtype or trace.dtype())
+      local seed, step, id = trace.random()
+      return op(seed, step, core.constant(0, "i64"), id, dims, dtype or (trace.is_tracing() and trace.dtype() or "f32"))
     end
   end
 

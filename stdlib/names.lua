@@ -25,10 +25,14 @@ local elsewhere = {
   cat = { "concat" }, concatenate = { "concat" },
   view = { "reshape" }, permute = { "transpose" }, mm = { "matmul" }, bmm = { "matmul" }, arange = { "iota" },
   detach = { "stop_gradient" }, no_grad = { "stop_gradient" }, to = { "cast" }, type = { "cast" },
-  tensor = { "constant" },
-  full = { "constant" }, expand = { "broadcast" }, broadcast_to = { "broadcast" }, eq = { "equal" }, lt = { "less" },
+  float = { "cast" }, half = { "cast" }, double = { "cast" }, bfloat16 = { "cast" }, long = { "cast" },
+  int = { "cast" }, astype = { "cast" }, tensor = { "constant" }, array = { "constant" },
+  scatter = { "dynamic_update" }, T = { "transpose" },
+  t = { "transpose" }, swapaxes = { "transpose" }, ndim = { "rank" }, dim = { "rank" }, numel = { "shape" },
+  expand = { "broadcast" }, broadcast_to = { "broadcast" }, eq = { "equal" }, lt = { "less" },
   gt = { "greater" }, le = { "less_equal" }, ge = { "greater_equal" }, topk = { "top_k" }, amax = { "max" },
-  amin = { "min" }, size = { "shape" }, isnan = { "is_nan" }, isfinite = { "is_finite" }, backward = { "grad" },
+  amin = { "min" }, ne = { "not_equal" },
+  size = { "shape" }, isnan = { "is_nan" }, isfinite = { "is_finite" },
   Linear = { "linear" }, Embedding = { "embedding" }, LayerNorm = { "layer_norm" }, RMSNorm = { "rms_norm" },
   Conv1d = { "conv1d" }, Conv2d = { "conv2d" }, ConvTranspose1d = { "conv_transpose1d" },
   ConvTranspose2d = { "conv_transpose2d" }, BatchNorm1d = { "batch_norm" }, BatchNorm2d = { "batch_norm" },
@@ -41,11 +45,28 @@ local elsewhere = {
   AdamW = { "adamw" }, SGD = { "sgd" }, CosineAnnealingLR = { "cosine" },
 }
 
+-- What is another thing altogether here.
+local elsewise = {
+  backward = "an optimizer's minimize, or sgl.grad(loss, parameters), derives a loss",
+  item = "while a graph is traced a tensor has no number; sgl.log shows one at each step",
+  numpy = "while a graph is traced a tensor has no numbers; sgl.log shows one at each step",
+  zero_grad = "gradients are values of one step, there is nothing to clear",
+  requires_grad = "sgl.grad says by what is derived, nn.freeze what does not learn",
+  cuda = "sgl train --device says where a job runs", cpu = "sgl train --device says where a job runs",
+  copy_ = "tensors do not change; sgl.update gives a parameter or state a new value",
+  add_ = "tensors do not change: write x = x + y", mul_ = "tensors do not change: write x = x * y",
+  norm = "it is (x * x):sum():sqrt()",
+  mse_loss = "the mean square is (y - t):square():mean()", MSELoss = "the mean square is (y - t):square():mean()",
+  BCEWithLogitsLoss = "of logits it is (y:softplus() - y * t):mean()",
+  binary_cross_entropy_with_logits = "of logits it is (y:softplus() - y * t):mean()",
+}
+
 --- The end of the message that there is no `name`.
 ---@param name any
 ---@param known string[] what there is, sorted; a short list is told whole where nothing is near
 ---@return string
 function names.hint(name, known)
+  if elsewise[name] then return "; " .. elsewise[name] end
   local has = {}
   for _, one in ipairs(known) do has[one] = true end
   for _, meant in ipairs(elsewhere[name] or {}) do

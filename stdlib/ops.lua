@@ -13,7 +13,7 @@ local ops = {}
 
 local unary = {
   "neg", "abs", "sign", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "erf", "sigmoid", "floor",
-  "is_finite", "silu", "stop_gradient", "softmax", "log1p", "expm1", "round", "bit_not",
+  "is_finite", "silu", "stop_gradient", "log1p", "expm1", "round", "bit_not",
 }
 local binary = {
   "add", "sub", "mul", "div", "remainder", "pow", "maximum", "minimum", "equal", "not_equal", "less", "less_equal",
@@ -126,6 +126,10 @@ end
 
 local function reduction(op)
   return function(x, axes, keep)
+    if keep ~= nil and type(keep) ~= "boolean" then
+      core.error(("%s: keep must be true or false, not %s; several axes are a list: { 0, 1 }"):format(
+        op:gsub("^reduce_", ""), tostring(keep)))
+    end
     if axes == nil then
       axes = {}
       for i = 1, core.rank(x) do axes[i] = i - 1 end
@@ -222,16 +226,56 @@ function ops.gather(table, indices) return emit("gather", { table, indices }) en
 function ops.scatter_add(indices, updates, extent)
   return emit("scatter_add", { indices, updates }, { extent = extent })
 end
+
+-- A place is an i64 [] of the graph; a number of the script is one too.
+local function place(at) return math.type(at) == "integer" and core.constant(at, "i64") or at end
+
+--- `size` elements of x from `start` on along axis: start i64 [], known when the graph runs.
 function ops.dynamic_slice(x, start, axis, size)
-  return emit("dynamic_slice", { x, start }, { axis = axis, size = size })
+  return emit("dynamic_slice", { x, place(start) }, { axis = axis, size = size })
 end
+--- x with `update` written at `start` along axis.
 function ops.dynamic_update(x, update, start, axis)
-  return emit("dynamic_update", { x, update, start }, { axis = axis })
+  return emit("dynamic_update", { x, update, place(start) }, { axis = axis })
 end
 
 ---- generators ----
 
-function ops.constant(value, dtype) return core.constant(value, dtype or "f32") end
+-- The extents of a list of lists ..., its numbers one after another, and whether they are true and false.
+local function flattened(list)
+  local dims, flat, first = {}, {}, list
+  while type(first) == "table" do
+    dims[#dims + 1] = #first
+    first = first[1]
+  end
+  local function read(part, depth)
+    if depth > #dims then
+      if type(part) ~= type(first) then
+        core.error(("constant: a %s stands in the list, after a %s"):format(type(part), type(first)))
+      end
+      flat[#flat + 1] = part == true and 1 or part == false and 0 or part
+      return
+    end
+    if type(part) ~= "table" or #part ~= dims[depth] then
+      core.error(("constant: a list of %s stands where the first has %d"):format(
+        type(part) == "table" and #part or "none", dims[depth]))
+    end
+    for i = 1, #part do read(part[i], depth + 1) end
+  end
+  read(list, 1)
+  return dims, flat, type(first) == "boolean"
+end
+
+--- A number as a tensor of rank 0, or a list of numbers (of lists of numbers, ...) as a tensor of that shape.
+---@param value number|table
+function ops.constant(value, dtype)
+  if type(value) ~= "table" then return core.constant(value, dtype or "f32") end
+  local dims, flat, is_bool = flattened(value)
+  local counts = {}
+  for i = 1, #flat do counts[i] = 1 end
+  local whole = emit("segments", {}, { counts = counts, values = flat, dtype = dtype or (is_bool and "bool" or "f32") })
+  return #dims == 1 and whole or emit("reshape", { whole }, { dims = dims })
+end
 
 -- PyTorch takes extents one by one; here a dtype follows them.
 local function extents(what, dims)
@@ -245,6 +289,10 @@ local function filled(what, value)
   end
 end
 ops.zeros, ops.ones = filled("zeros", 0), filled("ones", 1)
+
+--- The same number everywhere: sgl.full({ 2, 3 }, 0.5).
+function ops.full(dims, value, dtype) return filled("full", value)(dims, dtype) end
+
 function ops.iota(dims, axis, dtype)
   dims = extents("iota", dims)
   return emit("iota", {}, { axis = axis or 0, dims = dims, dtype = dtype or "i64" })
@@ -268,21 +316,25 @@ function ops.layer_norm(x, gain, bias, eps) return emit("layer_norm", { x, gain,
 
 --- Rotary positions: offset i64 [] of the first row, or i32 [b, t] of each; frequencies: a list, in place of theta's.
 function ops.rope(x, offset, theta, frequencies)
-  return emit("rope", { x, offset }, { theta = theta, frequencies = frequencies })
+  return emit("rope", { x, place(offset) }, { theta = theta, frequencies = frequencies })
 end
 
 --- out, lse of q [b,t,h,d], k [b,s,g,d], v [b,s,g,e]; options: scale, causal, window, query_segments i32 [b,t] with
 --- key_segments i32 [b,s].
+--- offset: how many keys are before the first query, default 0; scale: default 1 / sqrt(d).
+---@param offset sgl.tensor|integer|nil
 function ops.attention(q, k, v, offset, options)
-  local args = { q, k, v, offset }
+  options = options or {}
+  local args = { q, k, v, place(offset or 0) }
   if options.query_segments or options.key_segments then
     if not options.query_segments or not options.key_segments then
       core.error("attention: query_segments and key_segments: give both or none")
     end
     args[5], args[6] = options.query_segments, options.key_segments
   end
+  local scale = options.scale or math.max(ops.shape(q, -1) or 1, 1) ^ -0.5
   return emit("attention", args,
-    { scale = options.scale, causal = options.causal and 1 or 0, window = options.window or 0 })
+    { scale = scale, causal = options.causal and 1 or 0, window = options.window or 0 })
 end
 
 --- Loss in nats of each target; the targets that equal `ignore` give 0.

@@ -24,7 +24,7 @@
 ---@field argmax fun(x: sgl.tensor, axis: integer?, keep: boolean?): sgl.tensor
 ---@field argmin fun(x: sgl.tensor, axis: integer?, keep: boolean?): sgl.tensor
 ---@field argsort fun(x: sgl.tensor, axis: integer?, descending: boolean?): sgl.tensor
----@field attention fun(q: sgl.tensor, k: sgl.tensor, v: sgl.tensor, offset: sgl.tensor, options: table?): sgl.tensor, sgl.tensor
+---@field attention fun(q: sgl.tensor, k: sgl.tensor, v: sgl.tensor, offset: sgl.tensor|integer|nil, options: table?): sgl.tensor, sgl.tensor
 ---@field avg_pool fun(x: sgl.tensor, size: integer|integer[], options: table?, count_include_pad: boolean?): sgl.tensor
 ---@field bernoulli fun(dims: integer[], p: sgl.tensor|number): sgl.tensor
 ---@field bit_and fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
@@ -34,9 +34,9 @@
 ---@field broadcast fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
 ---@field cast fun(x: sgl.tensor, dtype: string): sgl.tensor
 ---@field ceil fun(x: sgl.tensor): sgl.tensor
----@field clamp fun(x: sgl.tensor, low: sgl.tensor|number, high: sgl.tensor|number): sgl.tensor
+---@field clamp fun(x: sgl.tensor, low: sgl.tensor|number|nil, high: sgl.tensor|number|nil): sgl.tensor
 ---@field concat fun(tensors: sgl.tensor[], axis: integer?): sgl.tensor
----@field constant fun(value: number, dtype: string?): sgl.tensor
+---@field constant fun(value: number|table, dtype: string?): sgl.tensor
 ---@field conv fun(x: sgl.tensor, weight: sgl.tensor, options: table?): sgl.tensor
 ---@field conv_transpose fun(x: sgl.tensor, weight: sgl.tensor, options: table?, output_padding: integer|integer[]?): sgl.tensor
 ---@field cos fun(x: sgl.tensor): sgl.tensor
@@ -44,8 +44,8 @@
 ---@field cumprod fun(x: sgl.tensor, axis: integer?, options: table?): sgl.tensor
 ---@field cumsum fun(x: sgl.tensor, axis: integer?, options: table?): sgl.tensor
 ---@field div fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
----@field dynamic_slice fun(x: sgl.tensor, start: sgl.tensor, axis: integer, size: integer): sgl.tensor
----@field dynamic_update fun(x: sgl.tensor, update: sgl.tensor, start: sgl.tensor, axis: integer): sgl.tensor
+---@field dynamic_slice fun(x: sgl.tensor, start: sgl.tensor|integer, axis: integer, size: integer): sgl.tensor
+---@field dynamic_update fun(x: sgl.tensor, update: sgl.tensor, start: sgl.tensor|integer, axis: integer): sgl.tensor
 ---@field einsum fun(equation: string, ...: sgl.tensor): sgl.tensor
 ---@field elu fun(x: sgl.tensor, alpha: number?): sgl.tensor
 ---@field equal fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
@@ -57,6 +57,7 @@
 ---@field flatten fun(x: sgl.tensor, first: integer?, last: integer?): sgl.tensor
 ---@field flip fun(x: sgl.tensor, axes: integer|integer[]?): sgl.tensor
 ---@field floor fun(x: sgl.tensor): sgl.tensor
+---@field full fun(dims: integer[], value: number, dtype: string?): sgl.tensor
 ---@field gather fun(table: sgl.tensor, indices: sgl.tensor): sgl.tensor
 ---@field gelu fun(x: sgl.tensor, exact: boolean?): sgl.tensor
 ---@field greater fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
@@ -79,7 +80,7 @@
 ---@field log1p fun(x: sgl.tensor): sgl.tensor
 ---@field log2 fun(x: sgl.tensor): sgl.tensor
 ---@field log_sigmoid fun(x: sgl.tensor): sgl.tensor
----@field log_softmax fun(x: sgl.tensor): sgl.tensor
+---@field log_softmax fun(x: sgl.tensor, axis: integer?): sgl.tensor
 ---@field logical_and fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
 ---@field logical_not fun(x: sgl.tensor): sgl.tensor
 ---@field logical_or fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
@@ -113,7 +114,7 @@
 ---@field reshape fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
 ---@field rms_norm fun(x: sgl.tensor, gain: sgl.tensor, eps: number): sgl.tensor
 ---@field roll fun(x: sgl.tensor, shift: integer, axis: integer?): sgl.tensor
----@field rope fun(x: sgl.tensor, offset: sgl.tensor, theta: number?, frequencies: number[]?): sgl.tensor
+---@field rope fun(x: sgl.tensor, offset: sgl.tensor|integer, theta: number?, frequencies: number[]?): sgl.tensor
 ---@field round fun(x: sgl.tensor): sgl.tensor
 ---@field rsqrt fun(x: sgl.tensor): sgl.tensor
 ---@field scatter_add fun(indices: sgl.tensor, updates: sgl.tensor, extent: integer): sgl.tensor
@@ -127,7 +128,7 @@
 ---@field silu fun(x: sgl.tensor): sgl.tensor
 ---@field sin fun(x: sgl.tensor): sgl.tensor
 ---@field slice fun(x: sgl.tensor, axis: integer, start: integer, stop: integer?, step: integer?): sgl.tensor
----@field softmax fun(x: sgl.tensor): sgl.tensor
+---@field softmax fun(x: sgl.tensor, axis: integer?): sgl.tensor
 ---@field softplus fun(x: sgl.tensor): sgl.tensor
 ---@field sort fun(x: sgl.tensor, axis: integer?, descending: boolean?): sgl.tensor, sgl.tensor
 ---@field split fun(x: sgl.tensor, parts: integer|integer[], axis: integer?): ...: sgl.tensor

@@ -89,6 +89,20 @@ function trace.random_id()
   return core.hash(("%s#%d"):format(path, ordinal))
 end
 
+local drawn = 0 -- outside of a trace: how often numbers were asked for
+
+--- Seed, step and id of random numbers that are others at each step and each place; where there is no seed or step (an
+--- evaluation, a console) they are 0; in generation the step is the position.
+---@return sgl.tensor seed i64 []
+---@return sgl.tensor step i64 []
+---@return integer id
+function trace.random()
+  local zero = core.constant(0, "i64")
+  if now then return now.seed or zero, now.step or now.position or zero, trace.random_id() end
+  drawn = drawn + 1
+  return zero, zero, core.hash("#" .. drawn)
+end
+
 local spread <const> = 7046029254386353 -- odd, so that steps and turns do not meet
 
 --- Runs fn(...), whose nodes stand in a loop's body (index: its turn) or in a branch (nil). Random numbers differ from
@@ -114,6 +128,9 @@ local of_loss = { loss = true, lr = true, grad_norm = true }
 ---@param name string
 ---@param value sgl.tensor rank 0
 function trace.log(name, value)
+  if core.is_tensor(name) then
+    core.error("sgl.log(name, value) shows a number at each step; the logarithm is the method, x:log()")
+  end
   local context = current("sgl.log")
   if (context.inside or 0) > 0 then
     core.error("sgl.log: not in a function given to scan, while_loop or cond; return the value from it")

@@ -35,6 +35,10 @@ return setmetatable(nn, {
   __index = function(self, name)
     local file = where[name]
     if not file then
+      local op = type(name) == "string" and name:lower()
+      if op and not where[op] and rawget(require "sgl.ops", op) then
+        core.error(("nn has no '%s'; it is a function of tensors, sgl.%s"):format(name, op))
+      end
       core.error(("nn has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     local found = require(file)

@@ -65,11 +65,11 @@ function loss.cross_entropy(logits, targets, options)
     core.error(("cross_entropy: the targets are a %s, they must be a tensor of integers"):format(type(targets)))
   end
   if getmetatable(logits) == Logits then
-    trace.bound("cross_entropy", targets, ops.shape(logits.weight, 0), ignore)
     losses = ops.linear_cross_entropy(logits.hidden, logits.weight, targets, ignore)
+    trace.bound("cross_entropy", targets, ops.shape(logits.weight, 0), ignore)
   else
-    if core.is_tensor(logits) then trace.bound("cross_entropy", targets, ops.shape(logits, -1), ignore) end
     losses = ops.cross_entropy(logits, targets, ignore)
+    trace.bound("cross_entropy", targets, ops.shape(logits, -1), ignore)
   end
   local count = ops.sum(ops.cast(ops.not_equal(targets, ignore), core.dtype(losses)))
   if trace.is_tracing() then trace.counted(targets, ignore, count) end

@@ -25,7 +25,7 @@ end
 ---@field role string? of its input: "state" for what --init-from does not bring
 ---@field adapted (fun(tensor: sgl.tensor): sgl.tensor)? its value with the adapter of sgl.lora
 ---@field is_table boolean? a row for each token, which muon leaves to adamw
-local Parameter = {}
+local Parameter = { __name = "parameter" }
 Parameter.__index = Parameter
 
 function Parameter:__call()
@@ -66,14 +66,25 @@ local function parameter(options)
   return setmetatable({ dims = dims, init = options.init, serial = serial() }, Parameter)
 end
 
+-- Only its tensor can be reckoned with.
+local function refuse(self, other)
+  local one = type(self) == "table" and self or other
+  core.error(("%s: call it for its tensor, as in layer.weight()"):format(tostring(one)))
+end
+for _, operator in ipairs { "add", "sub", "mul", "div", "idiv", "mod", "pow", "unm" } do
+  Parameter["__" .. operator] = refuse
+end
+
 ---- buffers ----
 
 --- What a layer keeps for itself and no optimizer learns, such as running statistics: a parameter by its path and in
 --- checkpoints, in the list of buffers() instead of parameters().
 ---@class sgl.buffer: sgl.parameter
 local Buffer = setmetatable({}, { __index = Parameter })
-Buffer.__index = Buffer
-Buffer.__call = Parameter.__call
+for event, method in pairs(Parameter) do
+  if event:find "^__" then Buffer[event] = method end
+end
+Buffer.__name, Buffer.__index = "buffer", Buffer
 
 function Buffer:__tostring() return (Parameter.__tostring(self):gsub("^parameter", "buffer")) end
 
@@ -101,7 +112,7 @@ local function buffer(options) return setmetatable(parameter(options), Buffer) e
 ---@field kind string
 ---@field path string?
 ---@field recomputed boolean?
-local Module = {}
+local Module = { __name = "module" }
 
 function Module.__index(self, key)
   local method = rawget(Module, key)

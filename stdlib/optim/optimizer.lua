@@ -50,6 +50,10 @@ local function new(kind, options, own, rules)
   local fields = {}
   for name, value in pairs(known) do fields[name] = value end
   for name, value in pairs(own) do fields[name] = value end
+  if type(options) == "table" and options[1] ~= nil then
+    core.error(("%s: options are given by name, as in optim.%s { lr = 1e-3 }; what learns is the job's model, or what "
+      .. "minimize is handed"):format(kind, kind))
+  end
   check.options(kind, options, fields)
   if type(options.weight_decay) == "table" then
     paths.check(kind, "weight_decay", options.weight_decay, "rate")

@@ -162,6 +162,9 @@ optimizer 'sgd { lr = rate, zzzz = 1 }' "'zzzz'; there are clip, decays, ema, fr
 schedule 'cosine { peak = 1, T_max = 10 }' "'T_max'; here it is 'steps'"
 layer 'Linear(8, 8)' "here it is 'linear'"
 layer 'attention { dim = 8, n_heads = 2 }' "here it is 'heads'"
+layer 'ReLU()' "nn has no 'ReLU'; it is a function of tensors, sgl.relu"
+layer 'mse_loss()' 'the mean square is (y - t):square():mean()'
+optimizer 'adamw({ layer }, { lr = rate })' 'adamw: options are given by name'
 layer 'zork(8)' 'there are attention, ' 'tied_head'
 bad 5 'local model = sgl.randn(2, 3)' "here it is 'normal'"
 bad 5 'local model = sgl.ones(2, 3)' 'ones: the extents are a list: sgl.ones({ 2, 3 })'

@@ -193,8 +193,8 @@ static void test_errors_of_attributes(void **state)
 static void test_errors_of_operators(void **state)
 {
     (void)state;
-    FAILS("if x > 0 then end", "'<' of tensors has no answer while a graph is traced: use sgl.less");
-    FAILS("if x >= y then end", "'<=' of tensors has no answer");
+    FAILS("if x > 0 then end", "'<' and '>' of tensors have no answer while a graph is traced: use sgl.less");
+    FAILS("if x >= y then end", "'<=' and '>=' of tensors have no answer");
     FAILS("if x == y then end", "'==' of tensors has no answer");
     FAILS("return x .. 'text'", "'..' joins texts, not tensors");
     FAILS("return #x", "'#' is not the size of a tensor");
