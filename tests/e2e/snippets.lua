@@ -1,15 +1,15 @@
 -- snippets.lua -- the blocks of code of a Markdown file, each as a file that a test can run.
--- In: the file, and a folder. Out, in the folder: one file per block, and `list`, a line "LINE KIND FILE TEXT" each. What
--- stands behind the three backticks says what a block is:
---   lua                     lines of the REPL, all of them in one session; `--> TEXT` is what a line shows. In `list` they are
---                           one entry of kind `repl`, FILE the input and FILE.wanted what must be shown
+-- In: the file, and a folder. Out, in the folder: one file per block, and `list`, a line "LINE KIND FILE TEXT" each.
+-- What stands behind the three backticks says what a block is:
+--   lua                     lines of the REPL, all of a file in one session; `--> TEXT` is what a line shows,
+--                           `--> error: TEXT` how it fails
 --   lua script NAME         a whole script, NAME.lua
 --   lua frame               a script with a line `-- the piece`
---   lua piece               what stands in that line; a script of its own
---   lua piece error "TEXT"  one that must fail so; `--> error: TEXT` in a REPL line says the same there
+--   lua piece               what stands in that line: a script of its own
+--   lua piece error "TEXT"  one that must fail so
 --   sh                      commands, run one after another where the scripts are
--- A frame that readers need not see stands in a comment `<!-- frame` ... `-->`. Odd invariant: a block of any other kind is
--- told, not left out.
+-- A frame that readers need not see stands in a comment, `<!-- frame` to `-->`. Odd invariant: a block of any other
+-- kind is a failure, so none is left out unseen.
 
 local path, folder = arg[1], arg[2]
 local list, frame, repl, wanted, errors = {}, nil, {}, {}, {}
