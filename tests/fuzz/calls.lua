@@ -9,7 +9,8 @@ local sgl = require "sgl"
 local words = {
   "dim", "heads", "vocab", "layers", "dtype", "axis", "axes", "keep", "to", "f32", "i32", "bool", "x", "", "lr", "eps",
   "size", "start", "stop", "seq", "batch", "path", "loss", "model", "optim", "init", "length", "limit", "condition",
-  "body", "bf16", "kv_heads", "causal", "experts", "top_k", "out", "kernel", "stride", "groups", "hidden", "f8e4m3", "reverse",
+  "body", "bf16", "kv_heads", "causal", "experts", "top_k", "out", "kernel", "stride", "groups", "hidden", "f8e4m3",
+  "reverse",
 }
 local odd = { true, false, 1e300, -1, 0 / 0, math.maxinteger, math.mininteger }
 local shapes = { { 2, 3 }, { 3 }, { 2 }, {}, { 0, 3 } }
