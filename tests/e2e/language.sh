@@ -2,7 +2,8 @@
 # ctest: timeout 600
 # Every block of code in docs/language.md and docs/control.md, as snippets.lua tells them apart: lines of the REPL show what
 # stands beside them, scripts and pieces train two steps, what must fail does so with the words quoted, commands succeed.
-# docs/precision.md has no blocks: the plans and settings that it names train, and the numbers of the log have its names.
+# Every function, layer, option of the command that these documents and the README name is there. docs/precision.md has no
+# blocks: the plans and settings that it names train, and the numbers of the log have its names.
 . "$ROOT/tests/e2e/common.sh"
 make_text 40000 book.txt
 make_text 9000 other.txt
@@ -52,3 +53,21 @@ for limit in scale_growth_interval max_skips; do
     grep -q "\`$limit\`" "$ROOT/docs/precision.md" || fail "docs/precision.md does not name $limit"
     run 0 train first.lua --set plan.precision=fp16 --set "plan.$limit=3" --steps 2 --quiet --out "of.$limit"
 done
+
+# Names: sgl.x, nn.x, optim.x, data.x, methods x:name(...), flags of the command.
+for document in README.md docs/language.md docs/control.md docs/precision.md docs/README.md; do
+    grep -oE '(^|[^/a-z.])(sgl\.)?(sgl|nn|optim|data)\.[a-z_0-9]+(\.[a-z_0-9]+)?' "$ROOT/$document" |
+        sed -E 's/^[^a-z]//; s/^(nn|optim|data)\./sgl.\1./; s/.*/assert(& ~= nil)/' >>names
+    grep -oE '[a-z]:[a-z_0-9]+\(' "$ROOT/$document" | sed -E 's/.*:(.*)\(/assert(require("sgl.ops").\1 ~= nil)/' >>names
+done
+# No op: the header sgl.h, methods of other things, what is told not to be there.
+sort -u names | grep -vE 'sgl\.h |\.(minimize|parameters|tensor|update|rep|item|method) ' >lines
+[ "$(grep -c . lines)" -gt 90 ] || fail "the names are not found"
+"$SGL" repl <lines >out 2>err || fail "sgl repl"
+[ ! -s err ] || fail "the documents name what is not there"
+for command in train eval generate graph memory; do "$SGL" "$command" --help; done >help
+cat "$ROOT/docs/language.md" "$ROOT/docs/control.md" "$ROOT/docs/precision.md" | grep -oE '(^|[ `])--[a-z][a-z-]+' |
+    sed 's/.*--/--/' | sort -u >flags
+while read -r flag; do
+    grep -qE -- "$flag( |\$)" help || fail "the documents name $flag, which no command takes"
+done <flags
