@@ -1,7 +1,7 @@
 --- sgl: what `require "sgl"` gives a script.
 --- Comes in: nothing. Goes out: one table with every op (`sgl.exp(x)`, also `x:exp()`), the libraries `nn`, `optim`,
---- `data`,
---- `models`, loaded when first used, and `config`, `plan`, `job`, `grad`, `log`, `state`, `update`, `custom`.
+--- `data`, `models`, loaded when first used, and `config`, `plan`, `job`, `grad`, `log`, `state`, `update`, `custom`,
+--- `scan`, `while_loop`, `cond`, `lora`. docs/language.md teaches all of it.
 --- Axes and slices count from 0 and slices leave out their end, as in PyTorch; Lua lists count from 1, as in Lua.
 
 local core = require "sgl.core"
@@ -10,7 +10,7 @@ local names_of = require "sgl.names"
 local step = require "sgl.step"
 local trace = require "sgl.trace"
 
----@class sgl
+---@class sgl: sgl.tensor every op is here too
 ---@field nn sgl.nn layers and losses
 ---@field optim sgl.optim optimizers and learning-rate schedules
 ---@field data sgl.data training data
