@@ -41,8 +41,8 @@ local function placed(places, gradients)
 end
 
 --- Gradients of a scalar. The result is as `wrt` is: of a tensor or parameter one gradient, of a module a list in the
---- order of its parameters(), of a list or a table by names one of these for each of its members. What does not depend on
---- an argument has zeros as its gradient, as mathematics has it; of a parameter that is said, once for each name.
+--- order of its parameters(), of a list or a table by names one of these for each of its members. What does not depend
+--- on an argument has zeros as its gradient, as mathematics has it; of a parameter that is said, once for each name.
 ---@param of sgl.tensor rank 0
 ---@param wrt sgl.tensor|sgl.parameter|sgl.module|table earlier values of the same trace
 ---@return sgl.tensor|table

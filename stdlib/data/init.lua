@@ -1,7 +1,6 @@
 --- data: where batches come from.
---- Comes in: options. Goes out: a description that sgl.job hands to the C core: token data is read there,
---- memory-mapped and
---- shuffled by a counter; data.batches calls a Lua function for every batch.
+--- Comes in: options. Goes out: a description that sgl.job hands to the C core: token data is read there, memory-mapped
+--- and shuffled by a counter; data.batches calls a Lua function for every batch.
 
 local check = require "sgl.check"
 local core = require "sgl.core"
@@ -70,9 +69,8 @@ local function tokens(kind, options, fields, format, vocab)
 end
 
 --- The bytes of one text file or many. `sgl train --data FILE` names another. A byte that is not below vocab (default
---- 256) is
---- an error. With `pack` every place knows its document, which ends with the token document_end: batch.documents i32
---- [batch, seq], for nn.attention; targets across a border are -1, which nn.cross_entropy ignores.
+--- 256) is an error. With `pack` every place knows its document, which ends with the token document_end:
+--- batch.documents i32 [batch, seq], for nn.attention; targets across a border are -1, which nn.cross_entropy ignores.
 ---@param options { path: string|string[], vocab: integer?, seq: integer, batch: integer, held_out: number?, seed: integer?, pack: boolean?, document_end: integer? } held_out: share of the end kept for evaluation, default 0.05
 ---@return table
 function data.text(options)

@@ -1,6 +1,5 @@
---- models.llama: a decoder of pre-normed blocks with rotary positions, grouped key and value heads, SwiGLU, and a
---- tied head
---- (Touvron et al., arXiv:2302.13971).
+--- models.llama: a decoder of pre-normed blocks with rotary positions, grouped key and value heads, SwiGLU, and a tied
+--- head (Touvron et al., arXiv:2302.13971).
 --- Comes in: integer tokens [batch, t], and for packed sequences the document of each, integers [batch, t]. Goes out:
 --- logits [batch, t, vocab], not multiplied out.
 

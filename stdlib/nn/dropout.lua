@@ -1,8 +1,7 @@
 --- nn.dropout: sets elements to zero with probability `rate` while training and scales the others by 1 / (1 - rate)
 --- (Srivastava et al., JMLR 15, 2014).
---- Comes in: x of any shape. Goes out: the same shape; x itself when not training. The mask depends on the run's
---- seed, the
---- step, the module's path and the element's place in the whole batch, and on nothing else.
+--- Comes in: x of any shape. Goes out: the same shape; x itself when not training. The mask depends on the run's seed,
+--- the step, the module's path and the element's place in the whole batch, and on nothing else.
 
 local core = require "sgl.core"
 local check = require "sgl.check"

@@ -1,7 +1,6 @@
 --- nn.init: how a parameter gets its first value.
---- Comes in: numbers. Goes out: functions of (dims, dtype, seed, id) that make a tensor in the init graph; random
---- ones are the
---- same numbers wherever and in whatever part they are computed.
+--- Comes in: numbers. Goes out: functions of (dims, dtype, seed, id) that make a tensor in the init graph; random ones
+--- are the same numbers wherever and in whatever part they are computed.
 
 local core = require "sgl.core"
 local check = require "sgl.check"

@@ -1,7 +1,6 @@
 --- nn.cross_entropy, nn.tied_head, nn.head: the last product of a language model and its loss.
---- A head gives logits that are not multiplied out yet: hidden [..., dim] and weight [vocab, dim]. The loss takes
---- them so,
---- in chunks of rows, and the whole logits never stand in memory; `:tensor()` multiplies them out.
+--- A head gives logits that are not multiplied out yet: hidden [..., dim] and weight [vocab, dim]. The loss takes them
+--- so, in chunks of rows, and the whole logits never stand in memory; `:tensor()` multiplies them out.
 
 local core = require "sgl.core"
 local check = require "sgl.check"
@@ -50,9 +49,8 @@ function loss.head(dim, vocab, options)
   end)
 end
 
---- Mean loss in nats over the targets that are not `ignore`: a sum and a count. Returns both the mean and the count,
---- so that
---- batches with different counts are weighted rightly.
+--- Mean loss in nats over the targets that are not `ignore`: a sum and a count. Returns both the mean and the count, so
+--- that batches with different counts are weighted rightly.
 ---@param logits sgl.logits|sgl.tensor [..., vocab]
 ---@param targets sgl.tensor integer [...]
 ---@param options { ignore: integer? }? default -1

@@ -2,8 +2,7 @@
 --- Comes in: children by name and a forward function. Goes out: a callable whose parameters have path names
 --- ("blocks.0.attn.wq") once a job names its model. A parameter, called, is its tensor in the graph being traced.
 --- Invariant: children are visited in the order in which they were made, so that paths and sections do not depend on
---- the
---- order of a Lua table.
+--- the order of a Lua table.
 
 local check = require "sgl.check"
 local core = require "sgl.core"

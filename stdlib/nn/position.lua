@@ -1,7 +1,6 @@
 --- nn.position: learnt position embeddings, added to x.
---- Comes in: x [batch, t, dim]. Goes out: x + weight[position .. position + t]. Weight [context, dim]; in a decode
---- step the
---- position is that of the step.
+--- Comes in: x [batch, t, dim]. Goes out: x + weight[position .. position + t]. Weight [context, dim]; in a decode step
+--- the position is that of the step.
 
 local core = require "sgl.core"
 local check = require "sgl.check"

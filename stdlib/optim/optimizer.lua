@@ -308,8 +308,8 @@ local function update(self, chunk, due)
 end
 
 --- One step: emits gradients and updates into the train graph. Returns { lr, grad_norm }, rank 0 each. A loss that
---- depends on no parameter is an error, and so is a term that a layer has declared (nn.auxiliary_loss). Of a sum that the
---- script has written itself the terms are its own: a constant among them is mathematics.
+--- depends on no parameter is an error, and so is a term that a layer has declared (nn.auxiliary_loss). Of a sum that
+--- the script has written itself the terms are its own: a constant among them is mathematics.
 ---@param loss sgl.tensor rank 0
 ---@param what sgl.module|table a module, or a list of modules and parameters
 ---@return { lr: sgl.tensor, grad_norm: sgl.tensor }

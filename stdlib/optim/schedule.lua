@@ -1,9 +1,7 @@
 --- Learning-rate schedules.
---- Comes in: numbers. Goes out: a function of (step, steps): step the traced number of the step, f64 [], from 1;
---- steps the
---- length of the run. It returns the rate as f64 []: a schedule is part of the graph, so that a change of rate is no
---- new
---- compile. Everywhere s = step - 1 counts from 0.
+--- Comes in: numbers. Goes out: a function of (step, steps): step the traced number of the step, f64 [], from 1; steps
+--- the length of the run. It returns the rate as f64 []: a schedule is part of the graph, so that a change of rate is
+--- no new compile. Everywhere s = step - 1 counts from 0.
 
 local check = require "sgl.check"
 local core = require "sgl.core"

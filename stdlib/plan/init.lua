@@ -1,7 +1,7 @@
 --- sgl.plan: how a job is laid out, apart from its mathematics.
 --- Comes in: { mesh = { dp = 1 }, micro = 1, precision = "fp32" }. Goes out: the same, checked, with `--set
---- plan.KEY=value`
---- applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the same numbers.
+--- plan.KEY=value` applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the
+--- same numbers.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
 local core = require "sgl.core"
