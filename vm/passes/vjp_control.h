@@ -17,8 +17,12 @@ typedef SGLCORE_VEC(sglpass_kept) sglpass_kept_list;
 bool sglpass_control_keep(const sglpass_vjp *v, const sglpass_turn *t, sglpass_kept_list *list);
 /* Whether the gradients that come owe a loss scale. */
 bool sglpass_control_scaled(const sglpass_vjp *v);
-/* A gradient of `like`: the value, zeros where it is SGLIR_NONE; owing what the gradients that come owe. */
-sglir_id sglpass_control_gradient(const sglpass_vjp *v, sglir_id value, sglir_id like);
+/* A gradient of `like`: the value, zeros where it is SGLIR_NONE; owing what the gradients that come owe. Wide: where `like`
+ * is a narrow float, in f32 and as it was summed: the cast of a parameter that a region uses is one, and its gradient
+ * must not be rounded turn by turn. */
+sglir_id sglpass_control_gradient(const sglpass_vjp *v, sglir_id value, sglir_id like, bool wide);
+/* A wide gradient in the dtype of `like`; whoever rounded that takes it unrounded again (vjp_wide.c). */
+sglir_id sglpass_control_narrow(const sglpass_vjp *v, sglir_id value, sglir_id like);
 /* The origin of the node that is derived, or of what is derived from it. */
 void sglpass_control_origin(const sglpass_vjp *v, bool derived);
 /* The region itself into the open one, as far as its yields and the kept values (NULL: none) need it. */

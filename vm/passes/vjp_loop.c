@@ -297,13 +297,21 @@ static sglir_id add_term(loop *l, sglir_id sum, sglir_id term, bool only, sglir_
 enum { MOST_TERMS = 64, DEEPEST_SUM = 32 };
 
 /* Whether the value is a sum in which something is zeros but for a slice. */
-static bool has_slice(const loop *l, sglir_id value, int depth)
+static bool has_slice(const sglir_graph *g, sglir_id value, int depth)
 {
-    const sglir_node *maker = sglir_maker(l->g, value);
+    const sglir_node *maker = sglir_maker(g, value);
     if (maker == NULL || depth > DEEPEST_SUM) return false;
     if (maker->op == SGLIR_OP_DYNAMIC_UPDATE) return true;
     return maker->op == SGLIR_OP_ADD &&
-           (has_slice(l, sglir_arg(l->g, maker, 0), depth + 1) || has_slice(l, sglir_arg(l->g, maker, 1), depth + 1));
+           (has_slice(g, sglir_arg(g, maker, 0), depth + 1) || has_slice(g, sglir_arg(g, maker, 1), depth + 1));
+}
+
+/* Whether the gradient of capture c, a narrow float, is summed in f32: many terms would be lost in its own dtype. Slices
+ * that lie beside one another are not summed. */
+static bool sums_wide(const loop *l, uint32_t c)
+{
+    sgl_dtype dtype = (sgl_dtype)sglir_type_of(l->g, l->v->captures[c])->dtype;
+    return sglcore_dtype_bits(dtype) < 32 && !has_slice(l->turn.h, l->turn.d_capture[c], 0);
 }
 
 static sglir_id add_terms(loop *l, sglir_id sum, sglir_id gradient, sglir_id back)
@@ -313,7 +321,7 @@ static sglir_id add_terms(loop *l, sglir_id sum, sglir_id gradient, sglir_id bac
     for (int count = 1; count > 0 && good(l);) {
         sglir_id term = waiting[--count];
         const sglir_node *maker = sglir_maker(l->g, term);
-        if (maker != NULL && maker->op == SGLIR_OP_ADD && count + 2 <= MOST_TERMS && has_slice(l, term, 0)) {
+        if (maker != NULL && maker->op == SGLIR_OP_ADD && count + 2 <= MOST_TERMS && has_slice(l->g, term, 0)) {
             waiting[count++] = sglir_arg(l->g, maker, 1);
             waiting[count++] = sglir_arg(l->g, maker, 0);
             only = false;
@@ -370,10 +378,14 @@ static void emit_derived_turn(loop *l, sglir_id region)
     at = 0;
     for (uint32_t i = 0; i < l->carries && good(l); i++) {
         if (!l->of_carry[i]) continue;
-        yields[at++] = sglpass_control_gradient(l->v, rewrite.map[t->d_carry[i]], sglpass_vjp_result(l->v, i));
+        yields[at++] = sglpass_control_gradient(l->v, rewrite.map[t->d_carry[i]], sglpass_vjp_result(l->v, i), false);
     }
-    for (int64_t i = 0; i < l->summed.count && good(l); i++, at++)
-        yields[at] = add_terms(l, yields[at], rewrite.map[t->d_capture[l->summed.data[i]]], back);
+    for (int64_t i = 0; i < l->summed.count && good(l); i++, at++) {
+        uint32_t c = l->summed.data[i];
+        sglir_id d = rewrite.map[t->d_capture[c]];
+        if (sums_wide(l, c)) d = sglpass_vjp_widened(l->g, d, SGL_F32);
+        yields[at] = add_terms(l, yields[at], d, back);
+    }
     sglpass_turn_end(t, &rewrite);
     sglir_region_end(l->g, yields, (int)at);
 }
@@ -412,16 +424,21 @@ static void emit_derived(loop *l)
     sglpass_control_origin(v, true);
     for (uint32_t i = 0; i < l->carries && good(l); i++) {
         if (!l->of_carry[i]) continue;
-        push_carry(l, args, sglpass_control_gradient(v, v->dys[i], sglpass_vjp_result(v, i)));
+        push_carry(l, args, sglpass_control_gradient(v, v->dys[i], sglpass_vjp_result(v, i), false));
     }
-    for (int64_t i = 0; i < l->summed.count && good(l); i++)
-        push_carry(l, args, sglpass_control_gradient(v, SGLIR_NONE, v->captures[l->summed.data[i]]));
+    for (int64_t i = 0; i < l->summed.count && good(l); i++) {
+        uint32_t c = l->summed.data[i];
+        push_carry(l, args, sglpass_control_gradient(v, SGLIR_NONE, v->captures[c], sums_wide(l, c)));
+    }
     if (!good(l) || l->types.count == 1) return;
     sglir_id out = emit_loop(l, emit_counting, emit_derived_turn, args, true);
     for (uint32_t i = 0; i < l->carries && good(l); i++) {
         if (l->of_carry[i]) v->into[i] = out++;
     }
-    for (int64_t i = 0; i < l->summed.count && good(l); i++) v->into[l->carries + l->summed.data[i]] = out++;
+    for (int64_t i = 0; i < l->summed.count && good(l); i++) {
+        uint32_t c = l->summed.data[i];
+        v->into[l->carries + c] = sglpass_control_narrow(v, out++, v->captures[c]);
+    }
 }
 
 /* ---- the rules ------------------------------------------------------------------------------------------------------------ */

@@ -51,10 +51,22 @@ static bool passes_on(const sglir_graph *g, const sglir_node *node)
     }
 }
 
+/* What a loop or branch has made in f32, of which the node is the rounding (vjp_control.h); SGLIR_NONE: it is none. */
+static sglir_id made_wide(const sglir_graph *g, const sglir_node *node)
+{
+    if (node == NULL || node->op != SGLIR_OP_CAST) return SGLIR_NONE;
+    sglir_id x = sglir_arg(g, node, 0);
+    const sglir_node *maker = sglir_maker(g, x);
+    bool made = maker != NULL && sglir_is_control(maker) && sglir_type_of(g, x)->dtype == SGL_F32;
+    return made ? x : SGLIR_NONE;
+}
+
 /* The value in f32, a narrow float. */
 static sglir_id widened(sglir_graph *g, sglir_id value, int depth)
 {
     const sglir_node *node = g->status == SGL_OK ? sglir_maker(g, value) : NULL;
+    sglir_id wide = made_wide(g, node);
+    if (wide != SGLIR_NONE) return wide;
     bool product = node != NULL && node->op == SGLIR_OP_DOT;
     attrs a;
     if (node == NULL || depth == DEEPEST || (!product && !passes_on(g, node)) || !attrs_of(g, node, &a))
