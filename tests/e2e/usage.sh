@@ -78,7 +78,7 @@ run 0 version
 run 0 --version
 says out 'sgl '
 run 0 doctor
-says out 'device cpu' SGL_VERIFY SGL_DUMP SGL_THREADS SGL_ISA SGL_DISABLE SGL_LOG threads
+says out 'device cpu' 'transport self' 'transport mpi' SGL_NET SGL_VERIFY SGL_DUMP SGL_THREADS SGL_ISA SGL_DISABLE SGL_LOG threads
 # A knob shows its value and not its default.
 SGL_THREADS=7 "$SGL" doctor >out 2>err
 says out "SGL_THREADS    = '7'"

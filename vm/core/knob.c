@@ -42,3 +42,11 @@ bool sglcore_knob_lists(sglcore_knob knob, const char *word)
     const char *list = sglcore_knob_text(knob);
     return sglcore_list_has(list, "all") || sglcore_list_has(list, word);
 }
+
+const char *sglcore_launcher(void)
+{
+    static const char *const variables[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK" };
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        if (getenv(variables[i]) != NULL) return variables[i];
+    return NULL;
+}

@@ -12,6 +12,10 @@
     X(DISABLE, "SGL_DISABLE", "", "names of optional passes to leave out, comma-separated")                            \
     X(THREADS, "SGL_THREADS", "0", "compute threads, 0: one per core this process may use")                            \
     X(ISA, "SGL_ISA", "", "CPU instruction set to use: base, avx2, avx512, neon; empty: the best there is")            \
+    X(TRANSPORT, "SGL_TRANSPORT", "",                                                                                  \
+      "of exchanges: self, mpi; empty: mpi where a launcher started the process, else self")                           \
+    X(MODULES, "SGL_MODULES", "", "folder of modules such as libsgl_mpi.so; empty: beside the library")                \
+    X(NET, "SGL_NET", "", "'latency_us=50,gbps=1': hold messages back as such a link would, to measure overlap")       \
     X(LOG, "SGL_LOG", "info", "least level that the sgl command prints: error, warning, info (print of scripts), debug")
 
 typedef enum sglcore_knob {
@@ -26,6 +30,9 @@ const char *sglcore_knob_text(sglcore_knob knob); /* never NULL */
 int64_t sglcore_knob_int(sglcore_knob knob);
 /* True when the comma-separated list that the knob holds names `word` (or is "all"). */
 bool sglcore_knob_lists(sglcore_knob knob, const char *word);
+
+/* The variable by which one sees that a launcher (mpirun, srun with PMIx, Hydra) made this process one of several; or NULL. */
+const char *sglcore_launcher(void);
 
 typedef struct sglcore_knob_row {
     const char *variable, *otherwise, *text;

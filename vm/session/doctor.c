@@ -1,6 +1,7 @@
-/* doctor.c -- what this machine has and how the library is set: devices, and every knob with its value.
+/* doctor.c -- what this machine has and how the library is set: devices, transports, and every knob with its value.
  *
- * Comes in: a VM. Goes out: text. Asks each device what it is; a device that cannot be opened is told with the reason. */
+ * Comes in: a VM. Goes out: text. Asks each device and transport what it is; one that cannot be opened is told with the
+ * reason. No world is joined. */
 #include "core/knob.h"
 #include "session/session.h"
 #include "wire.h"
@@ -14,6 +15,12 @@ static sgl_status describe_device(sglcore_env *env, int threads, const sglexec_d
     sgl_status status = ops->describe(device, text);
     ops->close(device);
     return status;
+}
+
+static sgl_status describe_transport(sglcore_env *env, const sglexec_comm_ops *ops, sglcore_text *text)
+{
+    SGLCORE_TRY(sglcore_text_add(env, text, "transport %s\n", ops->name));
+    return ops->about(env, text);
 }
 
 static sgl_status describe_knobs(sglcore_env *env, sglcore_text *text)
@@ -35,6 +42,9 @@ sgl_status sgl_doctor(sgl_vm *vm, sgl_write_fn write, void *user)
     const sglexec_device_ops *device;
     for (int i = 0; status == SGL_OK && (device = sglwire_device(i)) != NULL; i++)
         status = describe_device(&vm->env, vm->threads, device, &text);
+    const sglexec_comm_ops *transport;
+    for (int i = 0; status == SGL_OK && (transport = sglwire_transport(i)) != NULL; i++)
+        status = describe_transport(&vm->env, transport, &text);
     if (status == SGL_OK) status = describe_knobs(&vm->env, &text);
     if (status == SGL_OK) status = sglsession_hand(vm, __func__, &text, write, user);
     sglcore_text_free(&vm->env, &text);

@@ -1,0 +1,278 @@
+/* moves.c -- the algorithms: which pieces go to whom, and come from whom, for each kind of exchange.
+ *
+ * Comes in: an exchange. Goes out: phases, and the pieces of each in an order that sender and receiver count alike. Large ones
+ * go in pairs: rank r sends to r + 1, r + 2, ..., so that each rank receives from one at a time; reductions are a part for each
+ * rank, sent to it by all, added there in the group's order; all_reduce is that and a gather, a large broadcast parts and a
+ * gather. Small ones go by doubling (Bruck et al., "Efficient algorithms for all-to-all communications", 1997): every rank has
+ * everything after log2(n) rounds, and reduces it in the same order, so that the way changes no bit.
+ * Odd invariant: pieces are ordered by row, then by distance; the first that is not done anywhere is in its sender's window
+ * and in its receiver's, so windows never wait for each other in a ring. */
+#include <string.h>
+
+#include "collectives/engine.h"
+
+static int64_t size_of(const sglexec_exchange *x) { return sglcore_dtype_bits((sgl_dtype)x->dtype) / 8; }
+
+/* at[p]: bytes before the part of place p. */
+static void lay_counts(int64_t *at, const int64_t *counts, int64_t count, int places, int64_t size)
+{
+    at[0] = 0;
+    for (int p = 0; p < places; p++) at[p + 1] = at[p] + (counts ? counts[p] : count) * size;
+}
+
+/* One part for each place, larger first. */
+static void lay_parts(int64_t *at, int64_t count, int places, int64_t size)
+{
+    at[0] = 0;
+    for (int p = 0; p < places; p++) at[p + 1] = at[p] + (count / places + (p < count % places)) * size;
+}
+
+static void copy(void *to, const void *from, int64_t bytes)
+{
+    if (bytes > 0 && to != from) memmove(to, from, (size_t)bytes);
+}
+
+/* ---- doubling: block i is of the place that stands i behind this one ---------------------------------------------------- */
+
+static int64_t block_at(const sglexec_group *g, int block)
+{
+    const int place = g->place + block;
+    const int64_t own = g->in_at[g->place];
+    return place <= g->count ? g->in_at[place] - own : g->in_at[g->count] - own + g->in_at[place - g->count];
+}
+
+static void reduce_blocks(sglexec_group *g)
+{
+    const sglexec_exchange *x = &g->run.exchange;
+    for (int p = 0; p < g->count; p++) g->sources[p] = g->staging + block_at(g, (p - g->place + g->count) % g->count);
+    sglcomm_reduce((sgl_dtype)x->dtype, (sglexec_reduction)x->reduction, x->to, g->sources, g->count, x->count);
+}
+
+static void gather_blocks(sglexec_group *g)
+{
+    for (int p = 0; p < g->count; p++)
+        copy((char *)g->run.exchange.to + g->in_at[p], g->staging + block_at(g, (p - g->place + g->count) % g->count),
+             g->in_at[p + 1] - g->in_at[p]);
+}
+
+static bool next_block(sglexec_group *g, bool out, sglcomm_piece *piece)
+{
+    sglcomm_run *run = &g->run;
+    sglcomm_window *w = out ? &run->out : &run->in;
+    const int distance = w->row < 31 ? 1 << w->row : g->count;
+    if (distance >= g->count) {
+        w->over = true;
+        return false;
+    }
+    if (out && run->rows_in < w->row) return false; /* it sends what came in the rounds before */
+    const int blocks = distance < g->count - distance ? distance : g->count - distance;
+    const int first = out ? 0 : distance;
+    piece->data = g->staging + block_at(g, first);
+    piece->bytes = block_at(g, first + blocks) - block_at(g, first);
+    piece->place = (g->place + (out ? g->count - distance : distance)) % g->count;
+    piece->row = w->row++;
+    return true;
+}
+
+/* ---- pairs --------------------------------------------------------------------------------------------------------------- */
+
+static bool meets(const sglexec_group *g, bool out, int other)
+{
+    const sglcomm_phase *phase = &g->run.now;
+    const int only = out ? phase->only_to : phase->only_from;
+    return (only == -1 || only == other) && phase->deaf != (out ? other : g->place);
+}
+
+static int64_t part_of(const sglexec_group *g, bool out, int other, int64_t *at)
+{
+    const sglcomm_phase *phase = &g->run.now;
+    const int64_t alike = out ? phase->out_alike : phase->in_alike, *places = out ? g->out_at : g->in_at;
+    *at = alike >= 0 ? 0 : places[other];
+    return alike >= 0 ? alike : places[other + 1] - places[other];
+}
+
+static int64_t rows_of(const sglexec_group *g, bool out)
+{
+    int64_t most = 0, at;
+    bool any = false;
+    for (int p = 0; p < g->count; p++) {
+        if (p == g->place || !meets(g, out, p)) continue;
+        const int64_t bytes = part_of(g, out, p, &at);
+        any = true;
+        if (bytes > most) most = bytes;
+    }
+    const int64_t rows = most / g->piece_bytes + (most % g->piece_bytes != 0);
+    return any && rows == 0 ? 1 : rows;
+}
+
+static unsigned char *slot_of(const sglexec_group *g, int64_t row, int place)
+{
+    const int distance = (g->place - place + g->count) % g->count;
+    return g->staging + ((row & 1) * (g->count - 1) + distance - 1) * g->piece_bytes;
+}
+
+static bool next_pair(sglexec_group *g, bool out, sglcomm_piece *piece)
+{
+    sglcomm_run *run = &g->run;
+    sglcomm_window *w = out ? &run->out : &run->in;
+    const sglcomm_phase *phase = &run->now;
+    while (w->row < (out ? phase->rows_out : phase->rows_in)) {
+        if (!out && phase->reduces && w->row >= run->rows_in + 2) return false; /* its slots are not free yet */
+        while (++w->step < g->count) {
+            const int other = (g->place + (out ? w->step : g->count - w->step)) % g->count;
+            int64_t at;
+            if (!meets(g, out, other)) continue;
+            const int64_t bytes = part_of(g, out, other, &at), before = w->row * g->piece_bytes;
+            if (w->row > 0 && before >= bytes) continue;
+            piece->place = other;
+            piece->row = w->row;
+            piece->bytes = bytes - before < g->piece_bytes ? bytes - before : g->piece_bytes;
+            piece->data =
+                !out && phase->reduces ? slot_of(g, w->row, other) : (out ? phase->out : phase->in) + at + before;
+            return true;
+        }
+        w->row++;
+        w->step = 0;
+    }
+    w->over = true;
+    return false;
+}
+
+static void reduce_row(sglexec_group *g, int64_t row, int64_t bytes)
+{
+    const sglexec_exchange *x = &g->run.exchange;
+    const int64_t before = row * g->piece_bytes;
+    for (int p = 0; p < g->count; p++)
+        g->sources[p] = p == g->place ? g->run.now.out + g->out_at[p] + before : slot_of(g, row, p);
+    sglcomm_reduce((sgl_dtype)x->dtype, (sglexec_reduction)x->reduction, g->run.now.in + before, g->sources, g->count,
+                   bytes / size_of(x));
+}
+
+bool sglcomm_moves_next(sglexec_group *group, bool out, sglcomm_piece *piece)
+{
+    return group->run.now.doubling ? next_block(group, out, piece) : next_pair(group, out, piece);
+}
+
+void sglcomm_moves_came(sglexec_group *group, const sglcomm_piece *piece)
+{
+    const bool last = piece->place == (group->place + 1) % group->count; /* the farthest behind this one */
+    if (group->run.now.doubling) {
+        group->run.rows_in++;
+    } else if (group->run.now.reduces && last) {
+        reduce_row(group, piece->row, piece->bytes);
+        group->run.rows_in++;
+    }
+}
+
+/* ---- the kinds ------------------------------------------------------------------------------------------------------------ */
+
+/* The parts of the exchange in out_at and in_at, and whether all of it is small; alike on all ranks. */
+static bool lay(sglexec_group *g)
+{
+    const sglexec_exchange *x = &g->run.exchange;
+    const int64_t size = size_of(x);
+    const int n = g->count;
+    switch (x->kind) {
+    case SGLEXEC_ALL_REDUCE:
+        if (x->count <= SGLCOMM_SMALL / n / size) {
+            lay_counts(g->in_at, NULL, x->count, n, size);
+            return true;
+        }
+        lay_parts(g->out_at, x->count, n, size);
+        lay_parts(g->in_at, x->count, n, size);
+        return false;
+    case SGLEXEC_REDUCE_SCATTER:
+        lay_counts(g->out_at, x->counts, x->count, n, size);
+        lay_counts(g->in_at, x->counts, x->count, n, size);
+        return false;
+    case SGLEXEC_ALL_GATHER: lay_counts(g->in_at, x->counts, x->count, n, size); return g->in_at[n] <= SGLCOMM_SMALL;
+    case SGLEXEC_ALL_TO_ALL:
+        lay_counts(g->out_at, x->counts, x->count, n, size);
+        lay_counts(g->in_at, x->counts_in, x->count, n, size);
+        return false;
+    case SGLEXEC_BROADCAST:
+        lay_parts(g->out_at, x->count, n, size);
+        lay_parts(g->in_at, x->count, n, size);
+        return n <= 2 || g->in_at[n] <= SGLCOMM_SMALL;
+    default: lay_counts(g->in_at, NULL, 0, n, 1); return true;
+    }
+}
+
+void sglcomm_moves_begin(sglexec_group *g)
+{
+    sglcomm_run *run = &g->run;
+    const sglexec_exchange *x = &run->exchange;
+    const bool small = lay(g), all = x->kind == SGLEXEC_ALL_REDUCE || x->kind == SGLEXEC_ALL_GATHER;
+    const int64_t *in_at = g->in_at, own = in_at[g->place + 1] - in_at[g->place];
+    char *to = x->to;
+    run->now.doubling = small && (all || x->kind == SGLEXEC_BARRIER);
+    run->phases = !small && (x->kind == SGLEXEC_ALL_REDUCE || x->kind == SGLEXEC_BROADCAST) ? 2 : 1;
+    if (run->now.doubling)
+        copy(g->staging, x->from, own);
+    else if (x->kind == SGLEXEC_ALL_GATHER)
+        copy(to + in_at[g->place], x->from, own);
+    else if (x->kind == SGLEXEC_ALL_TO_ALL)
+        copy(to + in_at[g->place], (const char *)x->from + g->out_at[g->place], own);
+    else if (x->kind == SGLEXEC_BROADCAST && x->peer == g->place)
+        copy(to, x->from, in_at[g->count]);
+    else if (g->count == 1 && (x->kind == SGLEXEC_ALL_REDUCE || x->kind == SGLEXEC_REDUCE_SCATTER))
+        copy(to, x->from, own);
+}
+
+void sglcomm_moves_phase(sglexec_group *g)
+{
+    sglcomm_run *run = &g->run;
+    const sglexec_exchange *x = &run->exchange;
+    const int64_t own = g->in_at[g->place + 1] - g->in_at[g->place];
+    const bool again = run->phase == 1; /* the second: a gather of parts that lie in `to` */
+    sglcomm_phase *now = &run->now;
+    run->rows_in = 0;
+    if (now->doubling) return;
+    *now = (sglcomm_phase){ .only_to = -1, .only_from = -1, .deaf = -1, .out_alike = -1, .in_alike = -1, .in = x->to };
+    now->out = again ? (unsigned char *)x->to : (unsigned char *)(uintptr_t)x->from;
+    switch (x->kind) {
+    case SGLEXEC_ALL_REDUCE:
+    case SGLEXEC_REDUCE_SCATTER:
+    case SGLEXEC_ALL_GATHER:
+        if (again || x->kind == SGLEXEC_ALL_GATHER) {
+            now->out = now->in + g->in_at[g->place];
+            now->out_alike = own;
+        } else {
+            now->reduces = true;
+            now->in_alike = own;
+            if (x->kind == SGLEXEC_ALL_REDUCE) now->in += g->in_at[g->place];
+        }
+        break;
+    case SGLEXEC_BROADCAST:
+        now->only_to = x->peer == g->place || again ? -1 : -2;
+        now->only_from = again ? -1 : x->peer;
+        now->deaf = x->peer;
+        now->out = x->to;
+        if (run->phases == 1) {
+            now->out_alike = now->in_alike = g->in_at[g->count];
+        } else if (again) {
+            now->out += g->in_at[g->place];
+            now->out_alike = own;
+        } else {
+            now->in += g->in_at[g->place];
+            now->in_alike = own;
+        }
+        break;
+    case SGLEXEC_SEND:
+    case SGLEXEC_RECEIVE:
+        now->only_to = x->kind == SGLEXEC_SEND ? x->peer : -2;
+        now->only_from = x->kind == SGLEXEC_SEND ? -2 : x->peer;
+        now->out_alike = now->in_alike = x->count * size_of(x);
+        break;
+    default: break;
+    }
+    now->rows_out = rows_of(g, true);
+    now->rows_in = rows_of(g, false);
+}
+
+void sglcomm_moves_end(sglexec_group *group)
+{
+    if (!group->run.now.doubling) return;
+    if (group->run.exchange.kind == SGLEXEC_ALL_REDUCE) reduce_blocks(group);
+    if (group->run.exchange.kind == SGLEXEC_ALL_GATHER) gather_blocks(group);
+}
