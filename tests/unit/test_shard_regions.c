@@ -342,6 +342,26 @@ static const region_case cases[] = {
       "  %32 = reduce_sum(%31) {axes=[0,1]}\n"
       "  %33, %34 = grad(%32, %3, %40)\n"
       "  fetch \"y\" %32\n  fetch \"db\" %33\n  fetch \"ds\" %34\n" },
+    /* Rows that a turn looks up: their gradients and their indices lie in stacks that are split. */
+    { "a table", 0,
+      "  %40 = input() {role=0, name=\"table\", dtype=f64, dims=[40,3]}\n"
+      "  %41 = input() {role=2, name=\"tokens\", dtype=i32, dims=[4,5]}\n"
+      "  %42 = transpose(%41) {order=[1,0]}\n"
+      "  %10 = scan(%5) {steps=5} {\n"
+      "    region(%11: i64[], %12: f64[4,3]) {\n"
+      "      %13 = dynamic_slice(%42, %11) {axis=0, size=1}\n"
+      "      %14 = reshape(%13) {dims=[4]}\n"
+      "      %15 = gather(%40, %14)\n"
+      "      %16 = dot(%12, %1) " DOT "\n"
+      "      %17 = add(%15, %16)\n"
+      "      %18 = sin(%17)\n"
+      "      yield %18\n"
+      "    }\n"
+      "  }\n"
+      "  %30 = mul(%10, %10)\n"
+      "  %31 = reduce_sum(%30) {axes=[0,1]}\n"
+      "  %32, %33 = grad(%31, %40, %1)\n"
+      "  fetch \"y\" %31\n  fetch \"dt\" %32\n  fetch \"dw\" %33\n" },
     /* Second derivatives: what the first loop back owes goes through another one. */
     { "twice", 0,
       "  %11 = scan(%0) {steps=3} {\n"

@@ -275,6 +275,14 @@ static const vjp_case vjp_cases[] = {
                  "%12 = reduce_sum(%11) {axes=[0]}\n%13 = dynamic_slice(%1, %7) {axis=0, size=1}\n%14 = reshape(%13) {dims=[3]}\n"
                  "%15 = mul(%12, %14)\n%16 = mul(%15, %8)\n%17 = sin(%16)\nyield %17\n}\n}\n"
                  "fetch \"y\" %2\nfetch \"z\" %6\n" },
+    { SGLIR_OP_SCAN, 2, "rows of a table, in a loop within a loop",
+      IN(0, "x", "f64", "9,2") IN(
+          1, "xh", "f64",
+          "2,2") "%2 = scan(%1) {steps=3} {\nregion(%3: i64[], %4: f64[2,2]) {\n"
+                 "%5 = scan(%4) {steps=2} {\nregion(%6: i64[], %7: f64[2,2]) {\n%8 = add(%3, %6)\n"
+                 "%9 = broadcast(%8) {dims=[2]}\n%10 = iota() {axis=0, dims=[2], dtype=i64}\n%11 = add(%9, %10)\n"
+                 "%12 = gather(%0, %11)\n%13 = mul(%12, %7)\n%14 = sin(%13)\n%15 = add(%14, %12)\nyield %15\n}\n}\n"
+                 "yield %5\n}\n}\n%16 = sin(%0)\n%17 = reduce_sum(%16) {axes=[0,1]}\nfetch \"y\" %2\nfetch \"z\" %17\n" },
     { SGLIR_OP_COND, 2, "both ways",
       IN(0, "x", "f64", "3")
           IN(1, "xw", "f64",

@@ -3,12 +3,13 @@
  * In: a scan or while, the gradients of its results. Out: a loop whose carries are the gradients of the carries, and for
  * each value from around the sum of its gradients so far. What it needs of a turn was kept by the stand-in of the loop: a
  * stack per value, of which each turn writes its slice. A while keeps `limit` slices, and counts its turns.
- * Odd invariant: a gradient that reaches one slice only of a large value (what a turn took from xs) is added there in
- * place; all else would touch the whole of it at every turn. */
+ * Odd invariant: what is not summed over turns (slices of xs, rows of a table) is never added to the whole of a large value
+ * at every turn (vjp_sum.h). */
 #include <inttypes.h>
 
 #include "passes/vjp_control.h"
 #include "passes/vjp_rules.h"
+#include "passes/vjp_sum.h"
 
 typedef struct loop {
     const sglpass_vjp *v;
@@ -144,22 +145,6 @@ static sglir_type stacked(const loop *l, sglir_type type)
     return type;
 }
 
-static sglir_id slice_of(loop *l, sglir_id stack, sglir_id at)
-{
-    sglir_id args[2] = { stack, at }, out = SGLIR_NONE;
-    const sglir_named attrs[2] = { SGLIR_I("axis", 0), SGLIR_I("size", 1) };
-    sglir_emit(l->g, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 2, &out);
-    return out;
-}
-
-static sglir_id update_slice(loop *l, sglir_id stack, sglir_id slice, sglir_id at, int64_t axis)
-{
-    sglir_id args[3] = { stack, slice, at }, out = SGLIR_NONE;
-    const sglir_named attr = SGLIR_I("axis", axis);
-    sglir_emit(l->g, SGLIR_OP_DYNAMIC_UPDATE, args, 3, &attr, 1, &out);
-    return out;
-}
-
 /* Begins a region of the loop with parameters (index, what `types` says); their ids into l->ids. */
 static bool begin_region(loop *l, sglir_id region)
 {
@@ -189,16 +174,15 @@ static void emit_keeping_turn(loop *l, sglir_id region)
     if (sglpass_control_copy_region(t, &l->kept, &rewrite)) {
         for (uint32_t i = 0; i < l->carries; i++) {
             sglir_id value = rewrite.map[t->yield[i]];
-            yields[i] =
-                t->start[i] == SGLIR_NONE ? value : update_slice(l, yields[i], value, rewrite.map[t->start[i]], 0);
+            yields[i] = t->start[i] == SGLIR_NONE
+                            ? value
+                            : sglpass_sum_update(l->g, yields[i], value, rewrite.map[t->start[i]], 0);
         }
         for (int64_t k = 0; k < l->kept.count && good(l); k++) {
             const sglpass_kept *kept = &l->kept.data[k];
             if (kept->stack >= 0) continue;
             sglir_id value = rewrite.map[kept->value], *stack = &yields[l->carries + kept->slot];
-            sglir_type slice = stacked(l, *sglir_type_of(l->g, value));
-            slice.dims[0] = 1;
-            *stack = update_slice(l, *stack, sglir_reshape(l->g, value, slice.rank, slice.dims), index, 0);
+            *stack = sglpass_sum_push(l->g, *stack, value, index);
         }
         if (!l->scan) yields[l->carries + l->new_stacks] = sglir_add(l->g, index, number(l, 1));
     }
@@ -273,63 +257,18 @@ static void emit_keeping(loop *l)
 
 /* ---- the loop that goes back ------------------------------------------------------------------------------------------- */
 
-/* sum + term. A term that is zeros but for a slice is added where that slice lies. */
-static sglir_id add_term(loop *l, sglir_id sum, sglir_id term, bool only, sglir_id back)
-{
-    double value;
-    const sglir_node *maker = sglir_maker(l->g, term);
-    bool slices = maker != NULL && maker->op == SGLIR_OP_DYNAMIC_UPDATE &&
-                  sglir_constant_value(l->g, sglir_arg(l->g, maker, 0), &value) && value == 0;
-    if (!slices) return sglir_add(l->g, sum, term);
-    sglir_id slice = sglir_arg(l->g, maker, 1), start = sglir_arg(l->g, maker, 2), before = SGLIR_NONE;
-    int64_t axis = sglir_attr_int(l->g, maker, "axis"), size = sglir_type_of(l->g, slice)->dims[axis];
-    /* One slice of as many as there are turns, each turn another: nothing lies there yet. */
-    bool fresh = only && l->scan && start == back && size == 1 && sglir_type_of(l->g, sum)->dims[axis] == l->turns;
-    if (!fresh) {
-        const sglir_named attrs[2] = { SGLIR_I("axis", axis), SGLIR_I("size", size) };
-        sglir_id args[2] = { sum, start };
-        sglir_emit(l->g, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 2, &before);
-        slice = sglir_add(l->g, before, slice);
-    }
-    return update_slice(l, sum, slice, start, axis);
-}
-
-enum { MOST_TERMS = 64, DEEPEST_SUM = 32 };
-
-/* Whether the value is a sum in which something is zeros but for a slice. */
-static bool has_slice(const sglir_graph *g, sglir_id value, int depth)
-{
-    const sglir_node *maker = sglir_maker(g, value);
-    if (maker == NULL || depth > DEEPEST_SUM) return false;
-    if (maker->op == SGLIR_OP_DYNAMIC_UPDATE) return true;
-    return maker->op == SGLIR_OP_ADD &&
-           (has_slice(g, sglir_arg(g, maker, 0), depth + 1) || has_slice(g, sglir_arg(g, maker, 1), depth + 1));
-}
-
 /* Whether the gradient of capture c, a narrow float, is summed in f32: many terms would be lost in its own dtype. Slices
  * that lie beside one another are not summed. */
 static bool sums_wide(const loop *l, uint32_t c)
 {
     sgl_dtype dtype = (sgl_dtype)sglir_type_of(l->g, l->v->captures[c])->dtype;
-    return sglcore_dtype_bits(dtype) < 32 && !has_slice(l->turn.h, l->turn.d_capture[c], 0);
+    return sglcore_dtype_bits(dtype) < 32 && !sglpass_sum_has_slice(l->turn.h, l->turn.d_capture[c]);
 }
 
-static sglir_id add_terms(loop *l, sglir_id sum, sglir_id gradient, sglir_id back)
+/* Where capture c is a table of which each turn reads rows: what the turn adds to it. These are kept, in two stacks. */
+static const sglir_node *rows_of(const loop *l, uint32_t c)
 {
-    sglir_id waiting[MOST_TERMS] = { gradient };
-    bool only = true;
-    for (int count = 1; count > 0 && good(l);) {
-        sglir_id term = waiting[--count];
-        const sglir_node *maker = sglir_maker(l->g, term);
-        if (maker != NULL && maker->op == SGLIR_OP_ADD && count + 2 <= MOST_TERMS && has_slice(l->g, term, 0)) {
-            waiting[count++] = sglir_arg(l->g, maker, 1);
-            waiting[count++] = sglir_arg(l->g, maker, 0);
-            only = false;
-            continue;
-        }
-        sum = add_term(l, sum, term, only, back);
-    }
-    return sum;
+    return l->scan ? sglpass_sum_rows(l->turn.h, l->turn.d_capture[c]) : NULL;
 }
 
 /* The turn that is gone back through at this index. */
@@ -348,14 +287,14 @@ static void load_kept(loop *l, sglir_rewrite *rewrite, sglir_id back)
         if (t->start[i] == SGLIR_NONE) continue;
         sglpass_turn_copy_start(rewrite, t->start[i]);
         if (t->seed[i] != SGLIR_NONE && good(l))
-            rewrite->map[t->seed[i]] = slice_of(l, l->v->dys[i], rewrite->map[t->start[i]]);
+            rewrite->map[t->seed[i]] = sglpass_sum_slice_at(l->g, l->v->dys[i], rewrite->map[t->start[i]]);
     }
     for (int64_t k = 0; k < l->kept.count && good(l); k++) {
         const sglpass_kept *kept = &l->kept.data[k];
         const sglir_type *type = sglir_type_of(t->h, kept->value);
-        sglir_id slice = kept->stack >= 0
-                             ? slice_of(l, first + (sglir_id)kept->stack, rewrite->map[t->start[kept->stack]])
-                             : slice_of(l, first + l->carries + (sglir_id)kept->slot, back);
+        sglir_id slice = kept->stack >= 0 ? sglpass_sum_slice_at(l->g, first + (sglir_id)kept->stack,
+                                                                 rewrite->map[t->start[kept->stack]])
+                                          : sglpass_sum_slice_at(l->g, first + l->carries + (sglir_id)kept->slot, back);
         rewrite->map[kept->value] = sglir_reshape(l->g, slice, type->rank, type->dims);
     }
 }
@@ -380,11 +319,16 @@ static void emit_derived_turn(loop *l, sglir_id region)
         if (!l->of_carry[i]) continue;
         yields[at++] = sglpass_control_gradient(l->v, rewrite.map[t->d_carry[i]], sglpass_vjp_result(l->v, i), false);
     }
-    for (int64_t i = 0; i < l->summed.count && good(l); i++, at++) {
+    for (int64_t i = 0; i < l->summed.count && good(l); i++) {
         uint32_t c = l->summed.data[i];
         sglir_id d = rewrite.map[t->d_capture[c]];
+        const sglir_node *rows = rows_of(l, c);
+        for (uint32_t k = 0; rows != NULL && k < 2 && good(l); k++, at++)
+            yields[at] = sglpass_sum_push(l->g, yields[at], rewrite.map[sglir_arg(t->h, rows, k)], l->ids.data[0]);
+        if (rows != NULL) continue;
         if (sums_wide(l, c)) d = sglpass_vjp_widened(l->g, d, SGL_F32);
-        yields[at] = add_terms(l, yields[at], d, back);
+        yields[at] = sglpass_sum_add(l->g, yields[at], d, back, l->scan ? l->turns : -1);
+        at++;
     }
     sglpass_turn_end(t, &rewrite);
     sglir_region_end(l->g, yields, (int)at);
@@ -414,10 +358,37 @@ static void push_carry(loop *l, sglir_id *args, sglir_id first)
     push_type(l, *sglir_type_of(l->g, first));
 }
 
+/* What the sum over capture c begins with. */
+static void push_sum(loop *l, sglir_id *args, uint32_t c)
+{
+    const sglir_node *rows = rows_of(l, c);
+    for (uint32_t k = 0; rows != NULL && k < 2 && good(l); k++) {
+        sglir_type type = stacked(l, *sglir_type_of(l->turn.h, sglir_arg(l->turn.h, rows, k)));
+        sglir_id zeros = sglir_broadcast(l->g, sglir_constant(l->g, (sgl_dtype)type.dtype, 0), type.rank, type.dims);
+        push_carry(l, args, k == 0 ? zeros : sglpass_control_gradient(l->v, SGLIR_NONE, zeros, false));
+    }
+    if (rows == NULL)
+        push_carry(l, args, sglpass_control_gradient(l->v, SGLIR_NONE, l->v->captures[c], sums_wide(l, c)));
+}
+
+/* The gradient of capture c, of what the loop gives from `out` on; where the next one's begins. */
+static sglir_id take_sum(loop *l, sglir_id out, uint32_t c)
+{
+    sglir_id sum = out;
+    if (rows_of(l, c) != NULL) {
+        sglir_id args[2] = { out, sglpass_control_gradient(l->v, out + 1, out + 1, true) };
+        const sglir_named extent = SGLIR_I("extent", sglir_type_of(l->g, l->v->captures[c])->dims[0]);
+        sum = sglir_emit(l->g, SGLIR_OP_SCATTER_ADD, args, 2, &extent, 1, NULL);
+        out++;
+    }
+    l->v->into[l->carries + c] = sglpass_control_narrow(l->v, sum, l->v->captures[c]);
+    return out + 1;
+}
+
 static void emit_derived(loop *l)
 {
     const sglpass_vjp *v = l->v;
-    sglir_id *args = sglcore_arena_alloc(&l->arena, (size_t)(l->carries + l->summed.count + 1) * sizeof *args);
+    sglir_id *args = sglcore_arena_alloc(&l->arena, (size_t)(l->carries + 2 * l->summed.count + 1) * sizeof *args);
     if (args == NULL) sglir_stick(l->g, SGL_OUT_OF_MEMORY);
     l->types.count = 0;
     push_type(l, sglir_type_make(SGL_I64, 0, NULL));
@@ -426,19 +397,13 @@ static void emit_derived(loop *l)
         if (!l->of_carry[i]) continue;
         push_carry(l, args, sglpass_control_gradient(v, v->dys[i], sglpass_vjp_result(v, i), false));
     }
-    for (int64_t i = 0; i < l->summed.count && good(l); i++) {
-        uint32_t c = l->summed.data[i];
-        push_carry(l, args, sglpass_control_gradient(v, SGLIR_NONE, v->captures[c], sums_wide(l, c)));
-    }
+    for (int64_t i = 0; i < l->summed.count && good(l); i++) push_sum(l, args, l->summed.data[i]);
     if (!good(l) || l->types.count == 1) return;
     sglir_id out = emit_loop(l, emit_counting, emit_derived_turn, args, true);
     for (uint32_t i = 0; i < l->carries && good(l); i++) {
         if (l->of_carry[i]) v->into[i] = out++;
     }
-    for (int64_t i = 0; i < l->summed.count && good(l); i++) {
-        uint32_t c = l->summed.data[i];
-        v->into[l->carries + c] = sglpass_control_narrow(v, out++, v->captures[c]);
-    }
+    for (int64_t i = 0; i < l->summed.count && good(l); i++) out = take_sum(l, out, l->summed.data[i]);
 }
 
 /* ---- the rules ------------------------------------------------------------------------------------------------------------ */
