@@ -163,14 +163,16 @@ end
 ---@param indices sgl.tensor
 ---@param rows integer
 ---@param ignore integer?
+---@return boolean known whether it is looked after, as for a feed; what a script has computed is not
 function trace.bound(where, indices, rows, ignore)
   local fed = now and now.fed[indices]
-  if not fed then return end
+  if not fed then return false end
   if fed.vocab and fed.vocab > rows then
     local what = "%s: '%s' of the data are below %d (its vocab), here are %d rows: the model's vocab is too small"
     core.error(what:format(where, fed.name, fed.vocab, rows))
   end
   fed.below, fed.ignore = math.min(fed.below or rows, rows), ignore
+  return true
 end
 
 --- `whole` is a weight with an adapter: low.weight + low.scale * low.b low.a.

@@ -49,8 +49,17 @@ function loss.head(dim, vocab, options)
   end)
 end
 
+-- The losses, but infinite where a target is no class: a feed is looked at before the step, what a script has computed
+-- (-100 for what is left out, where `ignore` is -1) would else be a loss among others. A division by 1 changes no bit.
+local function within(losses, targets, vocab, ignore)
+  local class = ops.cast(targets, "i64")
+  local holds = ops.logical_or(ops.logical_and(ops.less(-1, class), ops.less(class, vocab)), ops.equal(class, ignore))
+  return losses / ops.cast(holds, core.dtype(losses))
+end
+
 --- Mean loss in nats over the targets that are not `ignore`: a sum and a count. Returns both the mean and the count, so
---- that batches with different counts are weighted rightly.
+--- that batches with different counts are weighted rightly. A target that is no class and not `ignore` is an error where
+--- it is fed, and makes the loss infinite where the script has computed it.
 ---@param logits sgl.logits|sgl.tensor [..., vocab]
 ---@param targets sgl.tensor integer [...]
 ---@param options { ignore: integer? }? default -1
@@ -62,13 +71,15 @@ function loss.cross_entropy(logits, targets, options)
   if not core.is_tensor(targets) then
     core.error(("cross_entropy: the targets are a %s, they must be a tensor of integers"):format(type(targets)))
   end
+  local vocab
   if getmetatable(logits) == Logits then
     losses = ops.linear_cross_entropy(logits.hidden, logits.weight, targets, ignore)
-    trace.bound("cross_entropy", targets, ops.shape(logits.weight, 0), ignore)
+    vocab = ops.shape(logits.weight, 0)
   else
     losses = ops.cross_entropy(logits, targets, ignore)
-    trace.bound("cross_entropy", targets, ops.shape(logits, -1), ignore)
+    vocab = ops.shape(logits, -1)
   end
+  if not trace.bound("cross_entropy", targets, vocab, ignore) then losses = within(losses, targets, vocab, ignore) end
   local count = ops.sum(ops.cast(ops.not_equal(targets, ignore), core.dtype(losses)))
   if trace.is_tracing() then trace.counted(targets, ignore, count) end
   return ops.sum(losses) / ops.maximum(count, 1), count

@@ -67,3 +67,36 @@ run 0 train wide.lua --out wide --quiet
 sed 's/embed, layer = nn.embedding(20, 8)/small, embed, layer = nn.head(8, 150), nn.embedding(200, 8)/
 s/layer = layer }/layer = layer, small = small }/; s/nn.tied_head(embed, layer(embed(t)))/small(layer(embed(t)))/' case.lua >head.lua
 refused 1 "head.lua:5: cross_entropy: 'targets' of the data are below 200 (its vocab), here are 150 rows" -- train head.lua
+
+# Targets that the script computes are not looked at when they are fed: where one is no class the loss says so.
+cat >derived.lua <<'LUA'
+local sgl = require "sgl"
+local cfg = sgl.config { left_out = -100, ignore = -1, head = false }
+local embed, last = sgl.nn.embedding(8, 4), cfg.head and sgl.nn.head(4, 8) or sgl.nn.linear(4, 8)
+local model = sgl.nn.module("m", { embed = embed, last = last }, function(x) return last(embed(x)) end)
+return sgl.job {
+  model = model,
+  loss = function(batch)
+    local targets = sgl.select(sgl.equal(batch.y, 7), sgl.constant(cfg.left_out, "i32"), batch.y)
+    return sgl.nn.cross_entropy(model(batch.x), targets, { ignore = cfg.ignore })
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "i32", dims = { 4 } }, y = { dtype = "i32", dims = { 4 } } },
+    next = function() return { x = { 1, 2, 3, 4 }, y = { 0, 7, 6, 5 } } end,
+  },
+  optim = sgl.optim.sgd { lr = 0.1 }, steps = 2, eval_every = 0, eval_batches = 1,
+}
+LUA
+for head in false true; do
+    rm -rf d ignored left eight
+    run 0 train derived.lua --set head=$head --out d --log d.log --quiet
+    says err 'step 1: the loss is inf' 'a look at the data'
+    run 0 train derived.lua --set head=$head --set ignore=-100 --out ignored --log ignored.log --quiet
+    [ ! -s err ] || fail "it complained"
+    run 0 train derived.lua --set head=$head --set left_out=-1 --out left --log left.log --quiet
+    [ ! -s err ] || fail "it complained"
+    [ "$(log loss ignored.log 2)" = "$(log loss left.log 2)" ] || fail "not left out alike"
+    run 0 train derived.lua --set head=$head --set left_out=8 --out eight --quiet
+    says err 'step 1: the loss is inf'
+done
+refused 3 'derived.lua:9' -- train derived.lua --trace-nan --out traced --quiet

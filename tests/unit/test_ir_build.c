@@ -451,7 +451,7 @@ static void test_axes_from_the_end(void **state)
     expect_type(&b, numbers, "i32[2,5]");
     assert_int_equal(sglir_attr_int(b.g, sglir_maker(b.g, numbers), "axis"), 1);
     sglir_build(b.g, SGLIR_OP_RESHAPE, &x, 1, &odd, 1, NULL);
-    expect_failure(&b, SGL_TYPE, "reshape: dimension 1 has the extent -1");
+    expect_failure(&b, SGL_TYPE, "reshape: the 24 elements of [2,3,4] cannot be divided by the other extents");
     x = input(&b, "x", SGL_F32, 3, 2, 3, 4);
     const sglir_named below = SGLIR_I("axis", -4);
     sglir_build(b.g, SGLIR_OP_CONCAT, &x, 1, &below, 1, NULL);

@@ -8,9 +8,23 @@
 
 static sgl_status too_long(const sglir_infer *in) { return sglir_infer_fail(in, "an extent does not fit 64 bits"); }
 
+/* An extent of -1 that nothing could be put in the place of: one at most is open, and the others must divide the elements. */
+static sgl_status check_open(const sglir_infer *in, const sglir_named *dims)
+{
+    int64_t open = 0;
+    char text[SGLIR_TYPE_ROOM];
+    for (int64_t i = 0; i < dims->i; i++) open += dims->ints[i] == -1;
+    if (open == 0) return SGL_OK;
+    if (open > 1) return sglir_infer_fail(in, "%" PRId64 " extents are -1; one can be left open", open);
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    return sglir_infer_fail(in, "the %" PRId64 " elements of %s cannot be divided by the other extents",
+                            sglir_elements(x), sglir_shape_text(x, text, sizeof text));
+}
+
 sgl_status sglir_infer_reshape(const sglir_infer *in)
 {
     const sglir_type *x = sglir_infer_arg(in, 0);
+    SGLCORE_TRY(check_open(in, sglir_infer_attr(in, "dims")));
     sglir_type *result = &in->results[0];
     SGLCORE_TRY(sglir_infer_dims(in, (sgl_dtype)x->dtype, sglir_infer_attr(in, "dims"), result));
     char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
