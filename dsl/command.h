@@ -63,6 +63,7 @@ int command_signal_status(void);
 
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_memory(int argc, char **argv);

@@ -195,21 +195,34 @@ static sgl_status initialise(train *t)
     return status;
 }
 
-/* A folder of checkpoints, a checkpoint, or a file in one. */
+/* Whether the file is one that a checkpoint in its folder is made of, and so is what the manifest there says. */
+static bool is_of_checkpoint(train *t, const char *file, const char **path)
+{
+    static const char *const names[] = { "parameters.safetensors", "states.safetensors", "manifest.json" };
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file, *meta;
+    char folder[4096];
+    int64_t step;
+    bool known = false;
+    for (int i = 0; i < 3; i++) known = known || strcmp(name, names[i]) == 0;
+    strcpy(folder, file);
+    const char *own = dirname(folder);
+    return known && sgl_checkpoint_find(t->vm, own, path, &meta, &step) == SGL_OK && strcmp(*path, own) == 0;
+}
+
+/* A folder of checkpoints, a checkpoint, a file in one, or a safetensors file by itself. */
 static sgl_status load_parameters(train *t, const char *from)
 {
     const char *path, *meta;
-    char folder[4096];
     int64_t step;
     struct stat info;
-    if (strlen(from) >= sizeof folder) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", from);
-    strcpy(folder, from);
+    if (strlen(from) >= 4096) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", from);
     if (stat(from, &info) != 0) return sgl_fail(t->vm, SGL_IO, "--init-from %s: %s", from, strerror(errno));
-    bool is_file = S_ISREG(info.st_mode);
-    sgl_status status = sgl_checkpoint_find(t->vm, is_file ? dirname(folder) : from, &path, &meta, &step);
+    if (S_ISREG(info.st_mode))
+        return is_of_checkpoint(t, from, &path) ? sgl_checkpoint_load(t->session, path, 1)
+                                                : sgl_parameters_load(t->session, from);
+    sgl_status status = sgl_checkpoint_find(t->vm, from, &path, &meta, &step);
     if (status == SGL_NOT_FOUND)
-        return sgl_fail(t->vm, status,
-                        "--init-from %s: it is neither a checkpoint nor a folder of them nor a file in one", from);
+        return sgl_fail(t->vm, status, "--init-from %s: it is neither a checkpoint nor a folder of them", from);
     return status == SGL_OK ? sgl_checkpoint_load(t->session, path, 1) : status;
 }
 

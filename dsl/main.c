@@ -30,6 +30,7 @@ static const struct {
     { "train", command_train, "train the model of a script; checkpoints, evaluation, resume" },
     { "eval", command_eval, "the held-out loss of a checkpoint" },
     { "generate", command_generate, "let a trained model go on with a text" },
+    { "export", command_export, "write the parameters of a checkpoint as one file, adapters merged" },
     { "graph", command_graph, "print the graph of a script, after any pass" },
     { "memory", command_memory, "planned bytes by section, peak and lower bound, lifetimes drawn" },
     { "repl", command_repl, "evaluate expressions on tensors, look into the graph of a script" },

@@ -2,6 +2,7 @@
 --   sgl train examples/llama.lua --data FILE --out llama.run
 --   sgl train examples/lora.lua --data OTHER --init-from llama.run --out lora.run
 --   sgl generate lora.run --prompt "In the beginning"
+--   sgl export lora.run --out merged.safetensors                      a Llama again: --init-from takes it
 
 local sgl = require "sgl"
 local nn, optim, data = sgl.nn, sgl.optim, sgl.data

@@ -321,6 +321,20 @@ end
 function job.trace_few(self) return trace_text(self, "few", 8) end
 function job.trace_text(self) return trace_text(self, "text", math.maxinteger) end
 
+--- What a model is without its run: each parameter and buffer by its path, adapters merged into the weights that they
+--- adapt, averages in the place of parameters where the job says so.
+function job.trace_export(self)
+  local context = context_of(self, "eval")
+  context.averages = averages_of(self)
+  return core.trace("export", function()
+    trace.run(context, function()
+      for _, parameter in ipairs(with(self.parameters, self.buffers)) do
+        if parameter.role ~= "state" then core.fetch(parameter.path, parameter()) end
+      end
+    end)
+  end)
+end
+
 ---- what else the C side asks ----
 
 function job.plan_fields(self) return self.plan:fields() end

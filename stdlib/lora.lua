@@ -3,7 +3,7 @@
 --- Comes in: the whole model of a job and patterns of the weights to adapt. Goes out: the same model, everything in it
 --- frozen but for the adapters: "blocks.0.attn.wq.lora_a" [rank, in] and "blocks.0.attn.wq.lora_b" [out, rank].
 --- Odd invariant: an adapter is a state of the session, no parameter, so that `--init-from` takes the parameters of a
---- run without adapters and leaves the adapters as they begin.
+--- run without adapters and leaves the adapters as they begin. `sgl export` merges them into the weights.
 
 local base = require "sgl.nn.module"
 local check = require "sgl.check"

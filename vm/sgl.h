@@ -282,6 +282,9 @@ SGL_API sgl_status sgl_fetch(sgl_program *program, const char *name, void *data,
 SGL_API sgl_status sgl_program_feed(const sgl_program *program, int index, const char **name, sgl_type *type);
 SGL_API sgl_status sgl_program_fetch(const sgl_program *program, int index, const char **name, sgl_type *type);
 
+/* Writes all that the program fetches, as it is after its last step, into a safetensors file: beside, synced, renamed. */
+SGL_API sgl_status sgl_fetch_file(sgl_program *program, const char *path);
+
 /* The parameters and states of a session, in a stable order; *name is NULL past the end. */
 SGL_API sgl_status sgl_state_info(const sgl_session *session, int index, const char **name, sgl_role *role,
                                   sgl_type *type);
@@ -354,6 +357,9 @@ SGL_API sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char *
 /* Reads a checkpoint into the session. Everything is checked before anything is changed. With parameters_only,
  * states are left as they are (for --init-from and for generation). */
 SGL_API sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only);
+/* The parameters and buffers from one safetensors file that is in no checkpoint: all of them and nothing else, by their
+ * names, in their dtypes and shapes, or TYPE. States are left as they are. */
+SGL_API sgl_status sgl_parameters_load(sgl_session *session, const char *path);
 
 /* ---- token data --------------------------------------------------------------------------------------------- */
 
@@ -482,6 +488,7 @@ SGL_API void sgl_job_free(sgl_job *job);
  *   "train"  one optimizer step (feeds: the batch, step i64[], seed i64[]; fetches: loss, lr, grad_norm, logged values)
  *   "eval"   loss over one batch, no update (fetches: loss_sum, count)
  *   "decode" one generation step (NOT_FOUND when the job declares no context)
+ *   "export" fetches each parameter and buffer by its name, with adapters merged and averages in place as the job says
  *   "few"    what sgl_generate_agrees compares it with (NOT_FOUND too for a context of 1)
  *   "text"   in its place where they do not agree: the context read anew for each token (NOT_FOUND as few) */
 SGL_API sgl_status sgl_job_graph(sgl_job *job, const char *which, sgl_graph **graph);

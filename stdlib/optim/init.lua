@@ -1,6 +1,7 @@
 --- optim: optimizers and learning-rate schedules, one per file, loaded when first used.
 --- Comes in: a name. Goes out: its constructor.
---- Every optimizer has these options beside its own:
+--- Every optimizer has these options beside its own. A pattern is a path in which '*' stands for any characters; where
+--- several match a parameter the one with the most other characters holds.
 ---   lr            a number or a schedule
 ---   lr_scale      shares of the rate by patterns of paths: { ["embed.*"] = 0.1 }
 ---   weight_decay  a number, for parameters of 2 or more dimensions or those that decays(path, dims) chooses; or

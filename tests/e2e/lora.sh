@@ -63,7 +63,7 @@ differ adapted.txt out
 bad() {
     sed "s|^sgl.lora.*|sgl.lora(model, $1)|" "$LORA" >bad.lua
     shift
-    refused 1 bad.lua:17: "$@" -- train bad.lua $TINY --data text.txt --out nothing
+    refused 1 bad.lua:18: "$@" -- train bad.lua $TINY --data text.txt --out nothing
 }
 bad '{ rank = 99, match = "*" }' "lora: rank (99) is above the smaller extent of 'embed.weight' {256, 16}"
 bad '{ rank = 2, match = "*.attn.*", also = "*.norm9" }' "lora: also: no parameter's path matches '*.norm9'"

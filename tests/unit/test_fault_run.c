@@ -72,7 +72,7 @@ static sgl_status generate(sgl_vm *vm, sgl_job *job)
                                    .temperature = 1,
                                    .top_k = 5,
                                    .top_p = 0.9 };
-    sgl_program *few = NULL, *text = NULL;
+    sgl_program *few = NULL, *text = NULL, *whole = NULL;
     int agrees = 0;
     sgl_status status = sgl_session_new(vm, "cpu", &session);
     TRY(freeze(job, session, NULL, "decode", &config.decode));
@@ -84,6 +84,10 @@ static sgl_status generate(sgl_vm *vm, sgl_job *job)
     TRY(sgl_generate(session, &config));
     config.decode = text; /* the whole text for each token */
     TRY(sgl_generate(session, &config));
+    TRY(freeze(job, session, NULL, "export", &whole));
+    TRY(sgl_step(whole));
+    TRY(sgl_fetch_file(whole, "out/whole.safetensors"));
+    TRY(sgl_parameters_load(session, "out/whole.safetensors"));
     return status;
 }
 

@@ -207,6 +207,8 @@ static void test_programs(void **state)
     SILENT(sgl_feed, NULL, "x", data, sizeof data);
     SILENT(sgl_step, NULL);
     SILENT(sgl_fetch, NULL, "y", data, sizeof data);
+    REFUSED(sgl_fetch_file, t.program, NULL);
+    SILENT(sgl_fetch_file, NULL, "file");
     SILENT(sgl_program_feed, NULL, 0, &name, NULL);
     SILENT(sgl_program_fetch, NULL, 0, &name, NULL);
     SILENT(sgl_program_profile, NULL, 1);
@@ -245,6 +247,7 @@ static void test_data_and_runs(void **state)
     REFUSED(sgl_checkpoint_find, t.vm, "out", &path, &meta, NULL);
     TELLS("has no name", sgl_checkpoint_find, t.vm, "", &path, &meta, &step);
     REFUSED(sgl_checkpoint_load, t.session, NULL, 0);
+    REFUSED(sgl_parameters_load, t.session, NULL);
     TELLS("has no name", sgl_checkpoint_lock, t.session, "");
     REFUSED(sgl_tokens_open, t.vm, NULL, &tokens);
     REFUSED(sgl_tokens_open, t.vm, &tokens_config, NULL);
@@ -270,6 +273,7 @@ static void test_data_and_runs(void **state)
     SILENT(sgl_checkpoint_lock, NULL, "out");
     SILENT(sgl_checkpoint_find, NULL, "out", &path, &meta, &step);
     SILENT(sgl_checkpoint_load, NULL, "out", 0);
+    SILENT(sgl_parameters_load, NULL, "file");
     SILENT(sgl_tokens_open, NULL, &tokens_config, &tokens);
     SILENT(sgl_tokens_train, NULL, 0, batch, batch);
     SILENT(sgl_tokens_eval, NULL, 0, batch, batch);

@@ -272,7 +272,8 @@ static sgl_status add_folder(sglcore_env *env, sglcore_text *text, const char *p
     return sglcore_text_bytes(env, text, path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *data, int64_t bytes)
+sgl_status sglcore_replace_file(sglcore_env *env, const char *path,
+                                sgl_status (*make)(sglcore_env *env, void *user, const char *beside), void *user)
 {
     const sglcore_io *io = env->io;
     sglcore_text beside = { 0 }, folder = { 0 };
@@ -283,7 +284,7 @@ sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *da
                                   (unsigned long long)sglcore_now_ns());
     }
     if (status == SGL_OK) {
-        status = write_synced(env, beside.data, data, bytes);
+        status = make(env, user, beside.data);
         if (status == SGL_OK && io->rename(io->user, beside.data, path) != 0) {
             status = sglcore_fail_io(env, "rename a finished file to", path);
         }
@@ -296,6 +297,22 @@ sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *da
     sglcore_text_free(env, &beside);
     sglcore_text_free(env, &folder);
     return status;
+}
+
+typedef struct content {
+    const void *data;
+    int64_t bytes;
+} content;
+
+static sgl_status write_content(sglcore_env *env, void *user, const char *beside)
+{
+    const content *c = user;
+    return write_synced(env, beside, c->data, c->bytes);
+}
+
+sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *data, int64_t bytes)
+{
+    return sglcore_replace_file(env, path, write_content, &(content){ data, bytes });
 }
 
 /* ---- removing a folder -------------------------------------------------------------------------------------- */

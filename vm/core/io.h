@@ -37,6 +37,9 @@ sgl_status sglcore_read_file(sglcore_env *env, const char *path, char **data, in
 /* Beside, synced, renamed, folder synced: a kill at any instant leaves the old file or the new one, and at worst a
  * PATH.tmp-* beside it that nothing reads. */
 sgl_status sglcore_write_file(sglcore_env *env, const char *path, const void *data, int64_t bytes);
+/* The same for a file that `make` writes and syncs at the path `beside`. */
+sgl_status sglcore_replace_file(sglcore_env *env, const char *path,
+                                sgl_status (*make)(sglcore_env *env, void *user, const char *beside), void *user);
 /* Removes a folder and the files in it, one level; a missing folder is no error. */
 sgl_status sglcore_remove_dir(sglcore_env *env, const char *path);
 

@@ -321,7 +321,7 @@ sgl_status sglsession_ready(sgl_program *program)
 
 /* ---- feed, step, fetch ------------------------------------------------------------------------------------------ */
 
-static void *space_base(const sgl_program *program, uint8_t space)
+void *sglsession_space(const sgl_program *program, uint8_t space)
 {
     void *const bases[] = { NULL, program->session->arena, program->session->state, program->io, program->constants };
     return bases[space];
@@ -366,8 +366,8 @@ sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, si
     SGLCORE_TRY(find_port(program, "feed", p->feeds.data, p->feeds.count, name, bytes, &port));
     SGLCORE_TRY(sglsession_ready(program));
     const sgl_session *session = program->session;
-    return session->ops->write(session->device, space_base(program, port->operand.space), port->operand.offset, data,
-                               (int64_t)bytes);
+    return session->ops->write(session->device, sglsession_space(program, port->operand.space), port->operand.offset,
+                               data, (int64_t)bytes);
 }
 
 void sglsession_resume(sgl_vm *vm)
@@ -427,8 +427,8 @@ sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t 
     const sglexec_port *port = NULL;
     SGLCORE_TRY(find_port(program, "fetch", p->fetches.data, p->fetches.count, name, bytes, &port));
     const sgl_session *session = program->session;
-    return session->ops->read(session->device, space_base(program, port->operand.space), port->operand.offset, data,
-                              (int64_t)bytes);
+    return session->ops->read(session->device, sglsession_space(program, port->operand.space), port->operand.offset,
+                              data, (int64_t)bytes);
 }
 
 static sgl_status describe_port(const sgl_program *program, const sglexec_port *ports, int64_t count, int index,

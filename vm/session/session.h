@@ -123,6 +123,8 @@ bool sglsession_state_find(const sgl_session *session, const char *name, sglsess
  * the program needs to be fed and stepped. Does nothing when it is there. */
 sgl_status sglsession_ready_states(sgl_session *session);
 sgl_status sglsession_ready(sgl_program *program);
+/* Where the places of a space begin, of a program that is ready. */
+void *sglsession_space(const sgl_program *program, uint8_t space);
 /* Writes its initial value throughout a state that a pass has made. */
 sgl_status sglsession_begin_state(sgl_session *session, const sglsession_state *state);
 /* The same for all that lie from offset `before` on, where their place is new. */

@@ -263,9 +263,11 @@ static sgl_status begin_unwritten(sgl_session *session, const saved *s, const ch
     return SGL_OK;
 }
 
-sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only)
+typedef enum source { CHECKPOINT, PARAMETERS_OF_CHECKPOINT, TENSORS } source;
+
+static sgl_status load_from(sgl_session *session, const char *path, source from)
 {
-    SGLSESSION_NEEDS(session && path, session ? session->vm : NULL, "session or path is NULL");
+    bool parameters_only = from != CHECKPOINT;
     sglcore_env *env = &session->vm->env;
     saved s = { 0 };
     SGLCORE_VEC(sglstore_target) targets = { 0 };
@@ -277,12 +279,26 @@ sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int param
                                   (sglstore_target){ state->name, state->type, (uint8_t)state->role, &s.places.data[i],
                                                      write_place });
     }
-    if (status == SGL_OK) status = sglstore_checkpoint_load(env, path, targets.data, targets.count, parameters_only);
+    if (status == SGL_OK)
+        status = from == TENSORS ? sglstore_tensors_load(env, path, targets.data, targets.count)
+                                 : sglstore_checkpoint_load(env, path, targets.data, targets.count, parameters_only);
     if (status == SGL_OK) status = begin_unwritten(session, &s, path);
     if (status == SGL_OK && !parameters_only) session->torn = false;
     sglcore_vec_free(env, &targets);
     scatter(session, &s);
     return status;
+}
+
+sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only)
+{
+    SGLSESSION_NEEDS(session && path, session ? session->vm : NULL, "session or path is NULL");
+    return load_from(session, path, parameters_only ? PARAMETERS_OF_CHECKPOINT : CHECKPOINT);
+}
+
+sgl_status sgl_parameters_load(sgl_session *session, const char *path)
+{
+    SGLSESSION_NEEDS(session && path, session ? session->vm : NULL, "session or path is NULL");
+    return load_from(session, path, TENSORS);
 }
 
 sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta, int64_t *step)

@@ -59,6 +59,10 @@ sgl_status sglstore_tensors_read(sglstore_tensors *file, int64_t index, int64_t 
 sgl_status sglstore_tensors_write(sglcore_env *env, const char *path, const sglstore_source *sources, int64_t count,
                                   sglcore_hash *hashes, sglstore_extent *extent);
 
+/* Gives every target its tensor of the file. TYPE, and nothing is written, unless names, dtypes and shapes are those of the
+ * targets. */
+sgl_status sglstore_tensors_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count);
+
 /* ---- checkpoints --------------------------------------------------------------------------------------------- */
 
 /* meta: a JSON object as text, kept byte for byte; NULL: an empty one. keep: so many checkpoints stay, 0: all; the one just
