@@ -4,12 +4,12 @@
 . "$ROOT/tests/e2e/common.sh"
 
 run 2
-says out 'usage: sgl COMMAND' train eval generate graph memory repl doctor version 'exit codes' 130
+says out 'usage: sgl COMMAND' train eval generate export graph memory repl doctor version 'exit codes' 130
 for ask in help --help -h; do
     run 0 $ask
     says out 'usage: sgl COMMAND'
 done
-for command in train eval generate graph memory repl doctor version; do
+for command in train eval generate export graph memory repl doctor version; do
     run 0 $command --help
     says out "usage: sgl $command" 'exit codes: 0 done; 1 failed' '2 wrong usage'
     run 0 help $command
