@@ -58,8 +58,8 @@ local function within(losses, targets, vocab, ignore)
 end
 
 --- Mean loss in nats over the targets that are not `ignore`: a sum and a count. Returns both the mean and the count, so
---- that batches with different counts are weighted rightly. A target that is no class and not `ignore` is an error where
---- it is fed, and makes the loss infinite where the script has computed it.
+--- that batches with different counts are weighted rightly. A target that is no class and not `ignore` is an error
+--- where it is fed, and makes the loss infinite where the script has computed it.
 ---@param logits sgl.logits|sgl.tensor [..., vocab]
 ---@param targets sgl.tensor integer [...]
 ---@param options { ignore: integer? }? default -1
