@@ -41,6 +41,11 @@ void sglcpu_product_run(const sglcpu_launch *launch, const sglcpu_product *p, co
 /* The whole on this thread, by BLAS whatever the route: c = alpha a b + beta c. */
 void sglcpu_product_blas(const sglcpu_product *p, double alpha, const void *a, const void *b, double beta, void *c);
 
+/* Products of integers (int_product.c): panels and tasks; one task, first: elements from the start of each array. */
+void sglcpu_int_cut(sgl_dtype dtype, sglcpu_product *p);
+void sglcpu_int_task(sgl_dtype dtype, const sglcpu_product *p, const char *a, int64_t a_first, const char *b,
+                     int64_t b_first, char *c, int64_t c_first, int64_t task);
+
 /* Products of narrow floats (narrow_product.c), their result of the same dtype or of f32. */
 typedef struct sglcpu_narrow_product {
     sglcpu_product whole; /* real 0; routes and panels as cut */

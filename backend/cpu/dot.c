@@ -114,11 +114,12 @@ static bool lies_well(const side *s, int64_t *free_stride, int64_t *contract_str
     return *free_stride == 1 || *contract_stride == 1 || product_of(&s->free) == 1 || product_of(&s->contract) == 1;
 }
 
-static int64_t copy_bytes(const side *s, int64_t size)
+static int64_t copy_bytes(const side *s, sgl_dtype dtype)
 {
     int64_t free_stride, contract_stride;
     if (lies_well(s, &free_stride, &contract_stride)) return 0;
-    return sglcpu_round_up(product_of(&s->batch) * product_of(&s->free) * product_of(&s->contract) * size, 64);
+    int64_t elements = product_of(&s->batch) * product_of(&s->free) * product_of(&s->contract);
+    return sglcpu_round_up(sglcore_dtype_bytes(dtype, elements), 64);
 }
 
 int64_t sglcpu_dot_workspace(const sglir_graph *g, const sglir_node *node)
@@ -129,8 +130,7 @@ int64_t sglcpu_dot_workspace(const sglir_graph *g, const sglir_node *node)
     for (int i = 0; i < 4; i++) lists[i] = sglir_attr_ints(g, node, names[i], &counts[i]);
     const sglir_type *a = sglir_type_of(g, sglir_arg(g, node, 0)), *b = sglir_type_of(g, sglir_arg(g, node, 1));
     shape s = shape_of(a->rank, a->dims, b->rank, b->dims, lists, counts);
-    int64_t size = sglcpu_size((sgl_dtype)a->dtype);
-    return copy_bytes(&s.a, size) + copy_bytes(&s.b, size);
+    return copy_bytes(&s.a, (sgl_dtype)a->dtype) + copy_bytes(&s.b, (sgl_dtype)a->dtype);
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------------------------- */
@@ -146,6 +146,7 @@ typedef struct dot {
     const sglexec_operand *result;
     sglcpu_product product;
     sglcpu_narrow_product *narrow; /* of narrow floats, else NULL */
+    void (*task)(void *context, int64_t task, int worker);
     int64_t batch, items_per_task, tasks;
 } dot;
 
@@ -179,6 +180,21 @@ static void narrow_task(void *context, int64_t task, int worker)
     }
 }
 
+static void int_task(void *context, int64_t task, int worker)
+{
+    (void)worker;
+    const job *j = context;
+    const dot *d = j->plan;
+    const sglcpu_product *p = &d->product;
+    int64_t first = task / p->tasks * d->items_per_task, last = sglcpu_min(first + d->items_per_task, d->batch);
+    const char *a = sglcpu_at(j->launch, &d->a.place), *b = sglcpu_at(j->launch, &d->b.place);
+    for (int64_t item = first; item < last; item++) {
+        sglcpu_int_task((sgl_dtype)d->result->dtype, p, a, batch_offset(&d->a.batch, item), b,
+                        batch_offset(&d->b.batch, item), sglcpu_at(j->launch, d->result), item * p->m * p->n,
+                        task % p->tasks);
+    }
+}
+
 static void dot_task(void *context, int64_t task, int worker)
 {
     (void)worker;
@@ -202,7 +218,7 @@ static void run_dot(const sglcpu_launch *launch, const void *plan)
     job j = { .launch = launch, .plan = d };
     if (d->a.copy.run != NULL) d->a.copy.run(launch, d->a.copy.plan);
     if (d->b.copy.run != NULL) d->b.copy.run(launch, d->b.copy.plan);
-    sglcpu_parallel(launch->pool, d->tasks, d->narrow != NULL ? narrow_task : dot_task, &j);
+    sglcpu_parallel(launch->pool, d->tasks, d->task, &j);
 }
 
 /* As it lies, or copied to work_at in the arena as [batch..., free..., contract...]. */
@@ -228,7 +244,7 @@ static sgl_status place_argument(sglcpu_prepare *p, const side *s, const sglexec
         out->batch.stride[i] = stride;
         stride *= s->batch.extent[i];
     }
-    *work_at += copy_bytes(s, sglcpu_size((sgl_dtype)operand->dtype));
+    *work_at += copy_bytes(s, (sgl_dtype)operand->dtype);
     return sglcpu_prepare_permute(p, operand, strides, &out->place, &out->copy);
 }
 
@@ -236,8 +252,8 @@ static sgl_status place_argument(sglcpu_prepare *p, const side *s, const sglexec
 static void cut_batch(dot *d)
 {
     double flops = 2.0 * (double)d->product.m * (double)d->product.n * (double)d->product.k;
-    d->items_per_task = 1;
-    if (d->product.tasks == 1 && flops < 1e6) {
+    d->items_per_task = d->result->dtype == SGL_I4 ? sglcpu_max(d->batch, 1) : 1; /* of i4 two may share a byte */
+    if (d->product.tasks == 1 && flops < 1e6 && d->result->dtype != SGL_I4) {
         d->items_per_task =
             sglcpu_min((int64_t)(1e6 / (flops + 1000)) + 1, sglcpu_max(sglcpu_ceil_div(d->batch, 16), 1));
     }
@@ -246,6 +262,11 @@ static void cut_batch(dot *d)
 
 static sgl_status cut_product(sglcpu_prepare *p, dot *d, sgl_dtype dtype)
 {
+    d->task = sglcpu_held_index(dtype) < 0 ? int_task : sglcpu_is_narrow(dtype) ? narrow_task : dot_task;
+    if (d->task == int_task) {
+        sglcpu_int_cut(dtype, &d->product);
+        return SGL_OK;
+    }
     if (!sglcpu_is_narrow(dtype)) {
         sglcpu_product_cut(&d->product, false);
         return SGL_OK;
@@ -266,10 +287,6 @@ sgl_status sglcpu_prepare_dot(sglcpu_prepare *p, const sglexec_instruction *i, s
     int counts[4];
     for (int n = 0; n < 4; n++) lists[n] = sglexec_attr_ints(p->program, i, names[n], &counts[n]);
     const sglexec_operand *a = sglcpu_operand(p->program, i, 0), *b = a + 1;
-    if (sglcpu_held_index((sgl_dtype)a->dtype) < 0) {
-        return sglcore_fail(p->env, SGL_UNSUPPORTED, "cpu: dot in %s; the CPU multiplies matrices of floats",
-                            sgl_dtype_name((sgl_dtype)a->dtype));
-    }
     shape s = shape_of(a->rank, a->dims, b->rank, b->dims, lists, counts);
     dot *d = sglcpu_plan_alloc(p, 1, sizeof *d);
     if (d == NULL) return SGL_OUT_OF_MEMORY;
@@ -277,7 +294,7 @@ sgl_status sglcpu_prepare_dot(sglcpu_prepare *p, const sglexec_instruction *i, s
     sglcpu_product *product = &d->product;
     d->result = b + 1;
     d->batch = product_of(&s.a.batch);
-    product->real = (uint8_t)sglcpu_held_index((sgl_dtype)a->dtype);
+    product->real = sglcpu_held_index((sgl_dtype)a->dtype) == 1; /* of integers: not looked at */
     product->m = product_of(&s.a.free);
     product->n = product_of(&s.b.free);
     product->k = product_of(&s.a.contract);
@@ -288,7 +305,7 @@ sgl_status sglcpu_prepare_dot(sglcpu_prepare *p, const sglexec_instruction *i, s
         return sglcore_fail(p->env, SGL_INTERNAL, "cpu: dot needs %lld bytes of workspace and was given %lld",
                             (long long)(work_at - i->work_offset), (long long)i->work_bytes);
     }
-    if (!sglcpu_product_fits(product)) {
+    if (sglcpu_held_index((sgl_dtype)a->dtype) >= 0 && !sglcpu_product_fits(product)) {
         return sglcore_fail(p->env, SGL_UNSUPPORTED, "cpu: a matrix of a dot has more than 2^31 rows or columns");
     }
     SGLCORE_TRY(cut_product(p, d, (sgl_dtype)a->dtype));

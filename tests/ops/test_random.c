@@ -4,7 +4,7 @@
  *                          (support/random_cover.h); and the programs of tests/ops/found, which failed once
  * test_random FIRST LAST   other seeds; one that fails is shrunk and printed, with the command to repeat it; 1 at the end
  * Longer runs, on all cores: scripts/nightly.
- * ctest: timeout 900 */
+ * ctest: timeout 1800 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -19,6 +19,24 @@ static int64_t matrix_start(const interp_tensor *x, int matrix_rank, const inter
     return interp_ravel(own_lead, x->dims, own) * matrix;
 }
 
+/* The sum of `count` products of elements of a, one after another, and of b, `step` apart; integers wrap. */
+static void multiply(interp_tensor *out, int64_t to, const interp_tensor *a, int64_t at, const interp_tensor *b,
+                     int64_t bt, int64_t step, int64_t count)
+{
+    long double sum = 0;
+    uint64_t whole = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (out->floats != NULL)
+            sum += (long double)a->floats[at + i] * b->floats[bt + i * step];
+        else
+            whole += (uint64_t)a->ints[at + i] * (uint64_t)b->ints[bt + i * step];
+    }
+    if (out->floats != NULL)
+        out->floats[to] = (double)sum;
+    else
+        out->ints[to] = (int64_t)whole;
+}
+
 static void matmul(const interp_call *call)
 {
     const interp_tensor *a = call->args[0], *b = call->args[1];
@@ -29,14 +47,9 @@ static void matmul(const interp_call *call)
     int64_t k = a->dims[a->rank - 1], stacks = 1;
     for (int i = 0; i < lead; i++) stacks *= out->dims[i];
     for (int64_t s = 0; s < stacks; s++) {
-        const double *x = a->floats + matrix_start(a, rank_a, out, lead, s);
-        const double *y = b->floats + matrix_start(b, rank_b, out, lead, s);
+        int64_t x = matrix_start(a, rank_a, out, lead, s), y = matrix_start(b, rank_b, out, lead, s);
         for (int64_t i = 0; i < m; i++) {
-            for (int64_t j = 0; j < n; j++) {
-                long double sum = 0;
-                for (int64_t l = 0; l < k; l++) sum += (long double)x[i * k + l] * y[l * n + j];
-                out->floats[(s * m + i) * n + j] = (double)sum;
-            }
+            for (int64_t j = 0; j < n; j++) { multiply(out, (s * m + i) * n + j, a, x + i * k, b, y + j, n, k); }
         }
     }
 }
@@ -56,8 +69,13 @@ static void linear(const interp_call *call)
     int64_t wide = weight->dims[0], deep = weight->dims[1];
     for (int64_t e = 0; e < out->count; e++) {
         int64_t row = e / wide, col = e % wide;
-        double bias = call->node->arg_count == 3 ? call->args[2]->floats[col] : 0;
-        out->floats[e] = row_product(x->floats + row * deep, weight->floats + col * deep, deep) + bias;
+        multiply(out, e, x, row * deep, weight, col * deep, 1, deep);
+        if (call->node->arg_count == 2) continue;
+        const interp_tensor *bias = call->args[2];
+        if (out->floats != NULL)
+            out->floats[e] += bias->floats[col];
+        else
+            out->ints[e] = (int64_t)((uint64_t)out->ints[e] + (uint64_t)bias->ints[col]);
     }
 }
 

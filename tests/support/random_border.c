@@ -80,9 +80,11 @@ static void learn(random_drawer *d, const random_value *parameters)
 {
     sgl_dtype wide = d->palette[0] == SGL_F64 ? SGL_F64 : SGL_F32;
     sglir_id loss = sglir_constant(d->g, wide, 0), args[5], gradients[4];
-    int terms = 0, between = -1;
-    for (int i = d->count - 1; i >= 0 && terms < 12; i--) {
+    int terms = 0, kinked = 0, between = -1;
+    for (int i = d->count - 1; i >= 0 && (terms < 12 || kinked < 8); i--) {
         if (!d->pool[i].derives || !random_is_float(d, d->pool[i].id)) continue;
+        if (terms >= 12 && !d->pool[i].kinked) continue; /* these are few, and their derivatives are to be seen */
+        kinked += d->pool[i].kinked;
         bool smooth = !d->pool[i].exact; /* what is exact may have been cut to an integer */
         if (terms == 2 && smooth && random_type(d, d->pool[i].id)->dtype == wide) between = i;
         loss = sglir_add(d->g, loss, sglir_cast(d->g, total(d, random_squash(d, d->pool[i].id)), wide));
@@ -128,12 +130,12 @@ sglir_graph *random_program(sglcore_env *env, uint64_t seed, random_traits *trai
         d.batch = 4;
         traits->micro = seed % 8 < 4 ? 2 : 4;
     }
-    traits->large = d.large = !d.smooth && random_one_in(&d, 6);
+    traits->large = d.large = !d.smooth && random_one_in(&d, 4);
     inputs(&d, traits->steps == 1, parameters, &state, &counter);
     random_steps(&d, d.smooth  ? 8 + (int)random_draw(&d, 20)
                      : d.large ? 8 + (int)random_draw(&d, 12)
                                : 12 + (int)random_draw(&d, 50));
-    traits->derived = d.smooth || random_one_in(&d, 2);
+    traits->derived = d.smooth || !random_one_in(&d, 4);
     if (sglir_status(d.g) == SGL_OK && traits->derived) learn(&d, parameters);
     for (int i = 0; i < 5 && sglir_status(d.g) == SGL_OK; i++) {
         char name[16];

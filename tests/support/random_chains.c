@@ -116,5 +116,5 @@ void random_chain(random_drawer *d)
         v = stored(d, v);
         v.id = random_turned(d, v.id);
     }
-    random_join(d, (random_value){ v.id, false, true, v.derives });
+    random_join(d, (random_value){ v.id, false, true, v.derives, false });
 }

@@ -122,7 +122,7 @@ random_value random_to_range(random_drawer *d, random_value v, char letter, bool
         if (letter == 'i' || letter == 'j' || letter == 'o' || letter == 'u') v.id = below(d, v.id, 6);
         return v;
     }
-    if (letter == 'o') v = (random_value){ sglir_constant_like(d->g, v.id, 1), true, true, true };
+    if (letter == 'o') v = (random_value){ sglir_constant_like(d->g, v.id, 1), true, true, true, false };
     if (exact && (letter == 'p' || letter == 'u')) v.id = sglir_unary(d->g, SGLIR_OP_ABS, v.id);
     if (exact) return v;
     if (letter == 'p' || letter == 'u') {
@@ -142,7 +142,7 @@ random_value random_input(random_drawer *d, sgl_role role, sgl_dtype dtype, int 
     char name[16];
     sglir_type type = sglir_type_make(dtype, rank, dims);
     snprintf(name, sizeof name, "x%d", d->inputs++);
-    return (random_value){ sglir_input(d->g, role, name, &type), true, true, true };
+    return (random_value){ sglir_input(d->g, role, name, &type), true, true, true, false };
 }
 
 random_value random_fit(random_drawer *d, random_value v, const sglir_type *asked, char letter, bool exact)
@@ -156,14 +156,14 @@ random_value random_fit(random_drawer *d, random_value v, const sglir_type *aske
 /* Where exact numbers are asked for, every other time a parameter is: else few gradients go through what has kinks. */
 static random_value pick_for(random_drawer *d, bool exact)
 {
-    if (exact && d->parameter_count > 0 && random_one_in(d, 2))
+    if (exact && d->parameter_count > 0 && !random_one_in(d, 3))
         return d->pool[d->parameters + (int)random_draw(d, (uint64_t)d->parameter_count)];
     return random_pick(d);
 }
 
 random_value random_fitting(random_drawer *d, const sglir_type *type, char letter, bool exact)
 {
-    random_value best = { SGLIR_NONE, false, false, false };
+    random_value best = { SGLIR_NONE, false, false, false, false };
     for (int attempt = 0; attempt < 12; attempt++) {
         random_value v = pick_for(d, exact);
         bool same = random_type(d, v.id)->dtype == type->dtype;
@@ -175,8 +175,8 @@ random_value random_fitting(random_drawer *d, const sglir_type *type, char lette
         if (same) break;
     }
     if (best.id == SGLIR_NONE) /* nothing was found that may be used: a constant is */
-        best =
-            (random_value){ sglir_constant(d->g, (sgl_dtype)type->dtype, (double)random_draw(d, 2)), true, true, true };
+        best = (random_value){ sglir_constant(d->g, (sgl_dtype)type->dtype, (double)random_draw(d, 2)), true, true,
+                               true, false };
     return random_fit(d, best, type, letter, exact);
 }
 
@@ -263,6 +263,7 @@ static sglir_graph *bound_case(random_drawer *d, const op_case *c, bool moves)
     op_binding b;
     for (int attempt = 0; attempt < 6; attempt++) {
         bind(d, &b, moves);
+        if (c->kind == OP_KINKED && !random_one_in(d, 3)) b.dtype = d->palette[0]; /* of integers nothing is derived */
         for (int i = 0; attempt > 3 && i < 26; i++) b.extents[i] = 1 + (int64_t)random_draw(d, 3);
         if (c->dtypes != OP_NONE && !op_case_takes(c, b.dtype))
             b.dtype = c->dtypes == OP_BOOLS ? SGL_BOOL : d->palette[0];
@@ -295,7 +296,8 @@ static void by_case(random_drawer *d, const op_case *c)
         graft_region(d, from, 0, map);
         for (int64_t i = 0; i < from->outputs.count && sglir_status(d->g) == SGL_OK; i++) {
             sglir_id value = map[from->outputs.data[i].value];
-            random_join(d, (random_value){ value, all_exact && c->condition == 0, moves && tame, all_derive });
+            random_join(d, (random_value){ value, all_exact && c->condition == 0, moves && tame, all_derive,
+                                           c->kind == OP_KINKED });
         }
     }
     sglir_graph_free(from);
@@ -332,8 +334,8 @@ static void by_door(random_drawer *d, const op_case *c)
         sglir_id args[2] = { a.id, b.id }, out = SGLIR_NONE;
         sglir_build(d->g, c->op, args, 2, NULL, 0, &out);
         if (sglir_status(d->g) == SGL_OK)
-            random_join(d,
-                        (random_value){ out, a.exact && b.exact && c->condition == 0, false, a.derives && b.derives });
+            random_join(d, (random_value){ out, a.exact && b.exact && c->condition == 0, false, a.derives && b.derives,
+                                           false });
         return;
     }
 }

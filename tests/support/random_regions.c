@@ -44,7 +44,8 @@ static void join_results(random_drawer *d, sglir_id first, const random_value *a
     around a = { d, regions_derive(d->g, &node) };
     for (int i = 0; i < argument_count; i++) a.derives = a.derives && arguments[i].derives;
     sglir_each_capture(d->g, &node, look_at_capture, &a);
-    for (uint32_t i = 0; i < node.out_count; i++) random_join(d, (random_value){ first + i, false, true, a.derives });
+    for (uint32_t i = 0; i < node.out_count; i++)
+        random_join(d, (random_value){ first + i, false, true, a.derives, false });
 }
 
 /* ---- what stands in a region ------------------------------------------------------------------------------------------ */
@@ -82,7 +83,7 @@ static scope enter(random_drawer *d, const sglir_id *parameters, int count)
     scope s = { d->count, d->inner };
     d->inner = d->count;
     d->depth++;
-    for (int i = 0; i < count; i++) random_join(d, (random_value){ parameters[i], false, true, true });
+    for (int i = 0; i < count; i++) random_join(d, (random_value){ parameters[i], false, true, true, false });
     return s;
 }
 
@@ -168,7 +169,7 @@ static void random_scan_of_slices(random_drawer *d)
     sglir_type stacked = sglir_type_make(real, rank, dims), slice = sglir_type_make(real, rank - 1, dims + 1);
     random_value carries[3] = { random_fitting(d, &slice, 'x', false) }, xs = random_fitting(d, &stacked, 'x', false);
     carries[2] = xs; /* no carry, but what is derived through the loop depends on it */
-    carries[1] = (random_value){ sglir_constant(d->g, real, 0), true, true, true };
+    carries[1] = (random_value){ sglir_constant(d->g, real, 0), true, true, true, false };
     carries[1].id = sglir_broadcast(d->g, carries[1].id, rank, dims);
     sglir_id ids[2] = { carries[0].id, carries[1].id }, parameters[3], out[2] = { SGLIR_NONE };
     if (sglir_status(d->g) != SGL_OK) return;
@@ -176,7 +177,7 @@ static void random_scan_of_slices(random_drawer *d)
     sglir_id region = sglir_region_begin(d->g, types, 3, parameters), at = parameters[0];
     if (random_one_in(d, 2)) at = sglir_sub(d->g, number(d, turns - 1), at);
     scope s = enter(d, parameters, 2);
-    random_join(d, (random_value){ slice_at(d, xs.id, at), false, true, true });
+    random_join(d, (random_value){ slice_at(d, xs.id, at), false, true, true, false });
     random_steps(d, 1 + (int)random_draw(d, 3));
     sglir_id next = draw_yield(d, &slice, parameters[1]), y = draw_yield(d, &slice, next);
     leave(d, s);

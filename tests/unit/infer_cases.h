@@ -234,7 +234,7 @@ static const type_case shapes[] = {
     { "dot", "f32[2,3] f32[3,5]", DOT("1", "0", "1", "0"), "contract_a names dimension 1 a second time" },
     { "dot", "f32[2,3] f32[3,5]", DOT("", "", "2", "0"), "contract_a names dimension 2 of an argument of 2" },
     { "dot", "f32[2,3] f32[3,5]", DOT("", "", "1", ""), "contract_a names 1 dimensions, contract_b 0" },
-    { "dot", "i32[2,3] i32[3,5]", DOT("", "", "1", "0"), "argument 0 is i32, a float is needed" },
+    { "dot", "bool[2,3] bool[3,5]", DOT("", "", "1", "0"), "is not defined for bool; cast to a number first" },
     { "dot", "f32[1,1,1,1,1] f32[1,1,1,1,1]", DOT("", "", "", ""), "the result would have more than 8 dimensions" },
     { "matmul", "f32[5,1,2,3] f32[4,3,6]", "", "f32[5,4,2,6]" },
     { "matmul", "f32[3] f32[4,3,6]", "", "f32[4,6]" },

@@ -5,6 +5,13 @@
 
 #include "ir/infer.h"
 
+/* Integers are multiplied and summed in their dtype, and wrap. */
+static sgl_status check_numbers(const sglir_infer *in)
+{
+    if (sglir_infer_arg(in, 0)->dtype != SGL_BOOL) return SGL_OK;
+    return sglir_infer_fail(in, "is not defined for bool; cast to a number first");
+}
+
 /* Marks the dims of one list; they must be there and not be named before. */
 static sgl_status mark(const sglir_infer *in, const char *list, int rank, unsigned *taken)
 {
@@ -49,7 +56,7 @@ sgl_status sglir_infer_dot(const sglir_infer *in)
 {
     const sglir_type *a = sglir_infer_arg(in, 0), *b = sglir_infer_arg(in, 1);
     unsigned taken_a = 0, taken_b = 0;
-    SGLCORE_TRY(sglir_infer_is_float(in, 0));
+    SGLCORE_TRY(check_numbers(in));
     SGLCORE_TRY(sglir_infer_same_dtype(in, 0, 1));
     SGLCORE_TRY(mark(in, "batch_a", a->rank, &taken_a));
     SGLCORE_TRY(mark(in, "contract_a", a->rank, &taken_a));
@@ -58,7 +65,7 @@ sgl_status sglir_infer_dot(const sglir_infer *in)
     SGLCORE_TRY(same_extents(in, "batch_a", "batch_b"));
     SGLCORE_TRY(same_extents(in, "contract_a", "contract_b"));
     sglir_type *result = &in->results[0];
-    bool wide = sglir_infer_int(in, "wide") != 0;
+    bool wide = sglir_infer_int(in, "wide") != 0 && sglcore_dtype_is_float((sgl_dtype)a->dtype);
     *result = sglir_type_make(wide ? sglir_wide_float((sgl_dtype)a->dtype) : (sgl_dtype)a->dtype, 0, NULL);
     const sglir_named *batch = sglir_infer_attr(in, "batch_a");
     for (int64_t i = 0; i < batch->i; i++) SGLCORE_TRY(add_dim(in, result, a->dims[batch->ints[i]]));
@@ -75,7 +82,7 @@ sgl_status sglir_infer_matmul(const sglir_infer *in)
 {
     const sglir_type *a = sglir_infer_arg(in, 0), *b = sglir_infer_arg(in, 1);
     char x[SGLIR_TYPE_ROOM], y[SGLIR_TYPE_ROOM];
-    SGLCORE_TRY(sglir_infer_is_float(in, 0));
+    SGLCORE_TRY(check_numbers(in));
     SGLCORE_TRY(sglir_infer_same_dtype(in, 0, 1));
     sglir_shape_text(a, x, sizeof x);
     sglir_shape_text(b, y, sizeof y);
@@ -102,7 +109,7 @@ sgl_status sglir_infer_linear(const sglir_infer *in)
 {
     const sglir_type *x = sglir_infer_arg(in, 0), *weight = sglir_infer_arg(in, 1);
     char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
-    SGLCORE_TRY(sglir_infer_is_float(in, 0));
+    SGLCORE_TRY(check_numbers(in));
     SGLCORE_TRY(sglir_infer_same_dtype(in, 0, in->arg_count - 1));
     SGLCORE_TRY(sglir_infer_rank(in, 1, 2, "[out, in]"));
     if (x->rank == 0 || x->dims[x->rank - 1] != weight->dims[1])

@@ -33,7 +33,7 @@ typedef struct autodiff {
     exchange_list found, due; /* in the graph that is made; in the one that is walked */
     sglcore_map *warned;      /* of the context, or `own` */
     sglcore_map own;
-    bool keeps; /* stop_gradient stays */
+    bool keeps; /* of a region's graph: stop_gradient stays, and what types say of a scale */
     bool changed;
 } autodiff;
 
@@ -272,7 +272,7 @@ static bool rule_walk(sglir_rewrite *rewrite, sglir_id id)
         a->changed = true;
         return true;
     }
-    if (a->step == LAST && (node->op == SGLIR_OP_SCALE || node->op == SGLIR_OP_UNSCALE)) {
+    if (a->step == LAST && !a->keeps && (node->op == SGLIR_OP_SCALE || node->op == SGLIR_OP_UNSCALE)) {
         sglir_id x = rewrite->map[sglir_arg(rewrite->from, node, 0)];
         sglir_id scale = rewrite->map[sglir_arg(rewrite->from, node, 1)];
         double value;
