@@ -73,6 +73,16 @@ void interp_set(interp_tensor *t, int64_t element, double value)
     }
 }
 
+/* The nearest number that the integer dtype holds; NaN stays. */
+static double within(sgl_dtype dtype, double value)
+{
+    int bits = sglcore_dtype_bits(dtype);
+    if (dtype == SGL_BOOL || bits == 64 || isnan(value)) return value;
+    bool negative = sglcore_dtype_is_signed(dtype);
+    double largest = ldexp(1, negative ? bits - 1 : bits) - 1, least = negative ? -ldexp(1, bits - 1) : 0;
+    return fmin(fmax(value, least), largest);
+}
+
 void interp_move(interp_tensor *to, int64_t to_element, const interp_tensor *from, int64_t from_element)
 {
     if (to->floats != NULL && from->floats != NULL) {
@@ -80,7 +90,8 @@ void interp_move(interp_tensor *to, int64_t to_element, const interp_tensor *fro
     } else if (to->ints != NULL && from->ints != NULL) {
         to->ints[to_element] = from->ints[from_element];
     } else {
-        interp_set(to, to_element, interp_get(from, from_element));
+        double value = interp_get(from, from_element);
+        interp_set(to, to_element, to->ints != NULL ? within(to->dtype, value) : value);
     }
 }
 
