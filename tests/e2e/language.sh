@@ -65,7 +65,7 @@ sort -u names | grep -vE 'sgl\.h |\.(minimize|parameters|tensor|update|rep|item|
 [ "$(grep -c . lines)" -gt 90 ] || fail "the names are not found"
 "$SGL" repl <lines >out 2>err || fail "sgl repl"
 [ ! -s err ] || fail "the documents name what is not there"
-for command in train eval generate graph memory; do "$SGL" "$command" --help; done >help
+for command in train eval generate export graph memory; do "$SGL" "$command" --help; done >help
 cat "$ROOT/docs/language.md" "$ROOT/docs/control.md" "$ROOT/docs/precision.md" | grep -oE '(^|[ `])--[a-z][a-z-]+' |
     sed 's/.*--/--/' | sort -u >flags
 while read -r flag; do
