@@ -186,6 +186,7 @@ function job.trace_init(self)
     local context = context_of(self, "init")
     trace.run(context, function()
       local seed = scalar "seed"
+      context.seed = seed
       for _, parameter in ipairs(with(self.parameters, self.buffers)) do
         local tensor = parameter()
         local path = parameter.path

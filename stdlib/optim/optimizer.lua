@@ -55,6 +55,9 @@ local function new(kind, options, own, rules)
       .. "minimize is handed"):format(kind, kind))
   end
   check.options(kind, options, fields)
+  if trace.is_tracing() then
+    core.error(kind .. ": an optimizer keeps states from step to step: make it once, outside of the step")
+  end
   if type(options.weight_decay) == "table" then
     paths.check(kind, "weight_decay", options.weight_decay, "rate")
     if options.decays then core.error(kind .. ": weight_decay by patterns says what decays; leave decays out") end

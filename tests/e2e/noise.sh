@@ -71,6 +71,25 @@ run 0 eval whole --json
 same a out
 [ "$(sed 's/.*"eval_loss":\([^,]*\).*/\1/' a)" = "$(log eval_loss whole.log 60)" ] || fail "an evaluation draws others"
 
+# First values may be drawn so too: by the seed, and each parameter others.
+cat >first.lua <<'LUA'
+local sgl = require "sgl"
+local function init(dims, dtype) return sgl.normal(dims, dtype) end
+local a, b = sgl.nn.parameter { 9, init = init }, sgl.nn.parameter { 9, init = init }
+return sgl.job {
+  model = sgl.nn.module("two", { a = a, b = b }, function() end),
+  step = function()
+    sgl.update(a, a())
+    return { a = a():sum(), b = b():sum() }
+  end,
+  data = sgl.data.batches { feeds = {}, next = function() return {} end }, steps = 1,
+}
+LUA
+run 0 train first.lua --out first --log first.log --quiet
+run 0 train first.lua --out again --log again.log --seed 1 --quiet
+[ "$(log a first.log 1)" != "$(log b first.log 1)" ] || fail "two parameters begin alike"
+[ "$(log a first.log 1)" != "$(log a again.log 1)" ] || fail "first values do not follow the seed"
+
 sed 's/sgl.normal { 96, 2 }/sgl.normal(96, 2)/' noise.lua >bad.lua
 refused 1 bad.lua:7: 'normal: the extents are a list: sgl.normal({ 2, 3 })' -- train bad.lua --out nothing --quiet
 printf 'local sgl = require "sgl"\nlocal x = sgl.normal { 2 }\n' >bad.lua

@@ -53,3 +53,7 @@ steps_of whole.log >a
 steps_of half.log >b
 same a b
 refused 1 'decode' 'context' -- generate whole --prompt x
+
+# An optimizer made anew in each step would have states of another name in each trace.
+sed 's/slow:minimize(loss, body)/sgl.optim.sgd { lr = 1e-3 }:minimize(loss, body)/' own.lua >bad.lua
+refused 1 bad.lua: 'sgd: an optimizer keeps states from step to step: make it once' -- train bad.lua --out bad --quiet
