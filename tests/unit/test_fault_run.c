@@ -4,7 +4,7 @@
  * In: a small language model as text. Out: a failed assertion when a fault is hidden, leaks, or damages the checkpoint that
  * was there before. Of the allocations every n up to 100 is tried, then every n growing by a twelfth; every file
  * operation fails once, every fourth for ever. SGL_FAULT_FULL=1 (scripts/nightly) tries all of them.
- * ctest: timeout 600 */
+ * ctest: timeout 900 */
 #include "fault.h"
 
 #include <stdio.h>
