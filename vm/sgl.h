@@ -248,7 +248,9 @@ SGL_API void sgl_plan_free(sgl_plan *plan);
 /* Keys: "micro" (INT: micro-batches per step), "mesh.dp" ... (INT), "precision" (STRING "fp32", "fp64" for graphs traced in f64,
  * "bf16" or "fp16": products in that dtype, parameters and sums in f32, fp16 with a scaled loss), for fp16 "scale" (INT: the
  * first one, a power of two), "scale_growth_interval" (INT: good steps after which it doubles), "max_skips" (INT: steps with
- * gradients that are not finite, one after another, that end sgl_train with LIMIT), "unfused" (INT 0 or 1: every node is an
+ * gradients that are not finite, one after another, that end sgl_train with LIMIT), for both "wide" (STRING: patterns, comma-
+ * separated, such as "head.*, blocks.0.attn": what these modules compute, and what is done with parameters of these names, stays
+ * f32; '*' is any characters, and a module's name stands for all within), "unfused" (INT 0 or 1: every node is an
  * instruction of its own, for sgl_program_trace), "disable" (STRING: names of passes to leave out, comma-separated). */
 SGL_API sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value);
 

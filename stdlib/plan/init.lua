@@ -2,13 +2,16 @@
 --- Comes in: { mesh = { dp = 1 }, micro = 1, precision = "fp32" }. Goes out: the same, checked, with `--set
 --- plan.KEY=value` applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the
 --- same numbers.
+--- precision may be a table: { default = "bf16", ["head.*"] = "fp32" }: what these modules compute, and what is done with
+--- parameters of these names, stays in f32.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
 local core = require "sgl.core"
 local names_of = require "sgl.names"
 
 local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
-local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "disable" }
+local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "wide",
+  "disable" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
 local function count(name, value)
@@ -53,6 +56,31 @@ local function check_names(given, names, what)
   end
 end
 
+-- The patterns of a table by patterns, as the field `wide`, and its default.
+local function exceptions(by_pattern)
+  local patterns = {}
+  for pattern, name in pairs(by_pattern) do
+    if type(pattern) ~= "string" or pattern:find "[ ,]" then
+      core.error(("plan: precision: its keys are `default` and patterns such as \"head.*\", not '%s'"):format(
+        tostring(pattern)))
+    end
+    if pattern ~= "default" then
+      if name ~= "fp32" then
+        core.error(("plan: precision['%s'] must be fp32, not '%s': the others have the default"):format(pattern,
+          tostring(name)))
+      end
+      patterns[#patterns + 1] = pattern
+    end
+  end
+  table.sort(patterns)
+  local narrow = by_pattern.default
+  if narrow ~= "bf16" and narrow ~= "fp16" then
+    core.error(("plan: precision.default must be bf16 or fp16 where patterns are excepted, not '%s'"):format(
+      tostring(narrow)))
+  end
+  return narrow, table.concat(patterns, ", ")
+end
+
 local Plan = {}
 Plan.__index = Plan
 
@@ -61,7 +89,7 @@ function Plan:fields()
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
-    disable = self.disable,
+    wide = self.wide, disable = self.disable,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
   return flat
@@ -78,7 +106,7 @@ end
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, disable: string? }?
 return function(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   if options and options.mesh ~= nil and type(options.mesh) ~= "table" then
@@ -96,6 +124,7 @@ return function(options)
   check_names(plan, known, "field")
   check_names(plan.mesh, axes, "mesh axis")
   for axis, extent in pairs(plan.mesh) do plan.mesh[axis] = count("mesh." .. axis, extent) end
+  if type(plan.precision) == "table" then plan.precision, plan.wide = exceptions(plan.precision) end
   plan.micro = count("micro", plan.micro)
   if plan.memory ~= nil then plan.memory = bytes(plan.memory) end
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do

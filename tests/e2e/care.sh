@@ -36,6 +36,7 @@ run 0 train "$LLAMA" --resume closed --steps 4 --log closed.log
 # shellcheck disable=SC2086
 run 0 train "$LLAMA" $OPTIONS --set lr=1e18 --set warmup=0 --set clip=1e30 --steps 8 --save-every 1 --keep 1 --out lost
 [ "$(grep -c 'warning: step .*\(nan\|infinite\)' err)" -eq 1 ] || fail "it is not told once"
+says err '--trace-nan names the op'
 says err 'a lower lr'
 says out 'lost since step'
 step=$(sed -n 's/.*warning: step \([0-9]*\):.*/\1/p' err)

@@ -22,6 +22,34 @@ for kind in bf16 fp16; do
 done
 holds "$(log scale fp16.log 100) == 65536 && $(log skipped fp16.log 100) == 0"
 
+# What is excepted by name stays f32, forward and back; of all modules together nothing is left that is narrow.
+cat >named.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local cfg = sgl.config { default = "bf16", pattern = "second.*", value = "fp32" }
+local first, second = nn.linear(4, 4), nn.linear(4, 4)
+local model = nn.module("two", { first = first, second = second }, function(x) return second(first(x)) end)
+return sgl.job {
+  model = model, steps = 3, optim = sgl.optim.sgd { lr = 0.1 },
+  loss = function(batch) return model(batch.x):square():mean() end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 1, 4 } } }, next = function() return { x = { 1, 2, 3, 4 } } end,
+  },
+  plan = sgl.plan { precision = { default = cfg.default, [cfg.pattern] = cfg.value } },
+}
+LUA
+run 0 train named.lua --out named
+run 0 graph named.lua --after precision
+[ "$(grep -c 'linear(.*) : bf16\[1,4\].* scope "first"' out)" -eq 1 ] || fail "first is not narrow"
+[ "$(grep -c 'linear(.*) : f32\[1,4\].* scope "second"' out)" -eq 1 ] || fail "second is not wide"
+run 0 graph named.lua --set 'pattern=*' --after autodiff
+says_not out 'bf16'
+run 0 graph named.lua --set plan.precision=bf16 --set plan.wide=first.weight,second --after autodiff
+says_not out 'bf16\['
+refused 1 "'thrid.*' names no module and no parameter" -- train named.lua --set 'pattern=thrid.*' --out nothing
+refused 1 "precision['second.*'] must be fp32, not 'fp16'" -- train named.lua --set value=fp16 --out nothing
+refused 1 'precision.default must be bf16 or fp16' "'fp32'" -- train named.lua --set default=fp32 --out nothing
+
 # The first scale is too large on purpose: some steps are skipped, within both halves the same ones.
 large='--set plan.precision=fp16 --set plan.scale=1073741824 --set plan.scale_growth_interval=8 --set plan.max_skips=50'
 # shellcheck disable=SC2086

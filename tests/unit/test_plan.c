@@ -95,7 +95,7 @@ static void test_text_and_hash(void **state)
     assert_int_equal(sglplan_print(&plan, &env, &text), SGL_OK);
     assert_string_equal(text.data, "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
                                    "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
-                                   "max_skips = 20\nunfused = 0\nmemory = 0\ndisable = \"\"\n");
+                                   "max_skips = 20\nunfused = 0\nmemory = 0\nwide = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
@@ -110,6 +110,10 @@ static void test_text_and_hash(void **state)
     accepted(&other, SGLIR_I("memory", (int64_t)2 << 30));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_I("memory", 0));
+    assert_true(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_S("wide", "head.*"));
+    assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_S("wide", ""));
     assert_true(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("disable", "fuse"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));

@@ -83,12 +83,12 @@ static bool keeps_wide(const sglpass_narrowing *p, const sglir_node *node, uint3
     return width != SGLPASS_NARROW && (p->from[value] & SGLPASS_FROM_STATE);
 }
 
-static bool goes_narrow(const sglpass_narrowing *p, const sglir_node *node)
+static bool goes_narrow(sglpass_narrowing *p, const sglir_node *node)
 {
     sglpass_width width = sglpass_width_of((sglir_op)node->op);
     bool follows = false;
     if (p->narrow == SGL_F32 || width == SGLPASS_AS_IT_IS || width == SGLPASS_WIDE || !fills_fit(p, node) ||
-        is_scalar_product(p->rewrite.from, node))
+        is_scalar_product(p->rewrite.from, node) || sglpass_precision_keeps(p, node))
         return false;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         if (keeps_wide(p, node, i, &follows)) return false;
@@ -201,6 +201,7 @@ static void take(sglpass_narrowing *p, sglir_id id)
         return;
     }
     set_origin_of(p, id);
+    p->learns = p->learns || node->op == SGLIR_OP_GRAD;
     if (node->op == SGLIR_OP_UPDATE_NUMBER)
         emit_update_number(p, node);
     else if (scaled)
@@ -257,6 +258,7 @@ static sgl_status walk(sglpass_narrowing *p)
         if (is_f32(p, value)) p->rewrite.map[value] = sglpass_precision_as(p, value, SGL_F32);
     }
     SGLCORE_TRY(sglir_status(p->rewrite.to));
+    SGLCORE_TRY(sglpass_precision_check_named(p));
     return p->scale == SGLIR_NONE ? SGL_OK : sglpass_scale_outputs(p);
 }
 

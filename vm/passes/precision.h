@@ -1,6 +1,7 @@
-/* precision.h -- inside the pass precision: the class of an op, the state of a walk, and what its two files ask of each other.
+/* precision.h -- inside the pass precision: the class of an op, the state of a walk, and what its files ask of each other.
  *
- * precision.c walks and casts, precision_class.c says which op is how narrow, precision_scale.c scales the loss for fp16. */
+ * precision.c walks and casts, precision_class.c says which op is how narrow, precision_named.c what the plan excepts by
+ * name, precision_scale.c scales the loss for fp16. */
 #ifndef SGLPASS_PRECISION_H
 #define SGLPASS_PRECISION_H
 
@@ -32,8 +33,14 @@ typedef struct sglpass_narrowing {
     sglir_id scale, good, skipped, in_a_row, first; /* the states, as they are read */
     sglir_id finite;                                /* bool []: all gradients are, so far */
     sglir_id culprit;                               /* f32 []: number of the first parameter whose gradient is not */
-    bool changed;
+    uint64_t named;                                 /* bit per pattern of the plan's `wide`: it has named something */
+    bool changed, learns;
 } sglpass_narrowing;
+
+/* Whether the plan wants the node, of the old graph, in f32: its module, or a parameter that it takes, is named in `wide`. */
+bool sglpass_precision_keeps(sglpass_narrowing *p, const sglir_node *node);
+/* INVALID_ARGUMENT where a pattern of `wide` has named nothing in a graph that learns. */
+sgl_status sglpass_precision_check_named(const sglpass_narrowing *p);
 
 /* The new value that stands for one of the old graph, in this dtype. */
 sglir_id sglpass_precision_as(sglpass_narrowing *p, sglir_id value, sgl_dtype dtype);

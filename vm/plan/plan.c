@@ -119,14 +119,14 @@ static sgl_status set_number(sglcore_env *env, sglplan *plan, int number, const 
     return SGL_OK;
 }
 
-static sgl_status set_disable(sglcore_env *env, sglplan *plan, const sglir_named *field)
+static sgl_status set_text(sglcore_env *env, char *text, size_t room, const sglir_named *field)
 {
     SGLCORE_TRY(check_kind(env, field, 's'));
     size_t length = strlen(field->s);
-    if (length >= sizeof plan->disable)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: disable has %zu characters, and may have %zu", length,
-                            sizeof plan->disable - 1);
-    memcpy(plan->disable, field->s, length + 1);
+    if (length >= room)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s has %zu characters, and may have %zu", field->name,
+                            length, room - 1);
+    memcpy(text, field->s, length + 1);
     return SGL_OK;
 }
 
@@ -153,11 +153,13 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
         if (strcmp(field->name, numbers[i].name) == 0) return set_number(env, plan, i, field);
     }
     names[count++] = "precision";
+    names[count++] = "wide";
     names[count++] = "disable";
     names[count++] = "memory";
     if (strcmp(field->name, "memory") == 0) return set_memory(env, plan, field);
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
-    if (strcmp(field->name, "disable") == 0) return set_disable(env, plan, field);
+    if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
+    if (strcmp(field->name, "wide") == 0) return set_text(env, plan->wide, sizeof plan->wide, field);
     char hint[SGLCORE_HINT_ROOM];
     return sglcore_fail(env, SGL_NOT_FOUND, "plan: there is no field \"%s\"%s", field->name,
                         sglcore_hint(field->name, names, count, hint));
@@ -183,6 +185,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     for (int i = 0; i < NUMBER_COUNT; i++)
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
     SGLCORE_TRY(sglcore_text_add(env, text, "memory = %lld\n", (long long)plan->memory));
+    SGLCORE_TRY(sglcore_text_add(env, text, "wide = \"%s\"\n", plan->wide));
     return sglcore_text_add(env, text, "disable = \"%s\"\n", plan->disable);
 }
 
@@ -197,6 +200,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     sglcore_hasher_string(&hasher, precision_name(plan));
     for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
     sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
+    sglcore_hasher_string(&hasher, plan->wide);
     sglcore_hasher_string(&hasher, plan->disable);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
         if (plan->native[op]) sglcore_hasher_string(&hasher, sglir_ops[op].name);

@@ -13,6 +13,7 @@ typedef struct sglplan {
     int64_t max_skips;             /* steps skipped one after another that are an error */
     int64_t unfused;               /* 1: the pass fuse is left out, each node is an instruction of its own */
     int64_t memory;                /* most bytes of a program, of all kinds together; 0: no bound */
+    char wide[256];                /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
     char disable[256];             /* optional passes to leave out, comma-separated */
     bool native[SGLIR_OP_COUNT];   /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;
