@@ -2,8 +2,8 @@
 --- Comes in: { mesh = { dp = 1 }, micro = 1, precision = "fp32" }. Goes out: the same, checked, with `--set
 --- plan.KEY=value` applied. `micro` splits each batch into so many micro-batches, one after another: less memory, the
 --- same numbers.
---- precision may be a table: { default = "bf16", ["head.*"] = "fp32" }: what these modules compute, and what is done with
---- parameters of these names, stays in f32.
+--- precision may be a table: { default = "bf16", ["head.*"] = "fp32" }: what these modules compute, and what is done
+--- with parameters of these names, stays in f32.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
 local core = require "sgl.core"
