@@ -53,6 +53,7 @@ local function make(where, spatial)
     dims, taken, options = read(where, spatial, known, output, input, size, options)
     dims.init = options.init or initial.normal((taken * dims[spatial + 2]) ^ -0.5)
     local weight = base.parameter(dims)
+    weight.is_kernel = true
     local bias = options.bias ~= false and base.parameter { output, init = initial.zeros } or nil
     local kind = ("%s(%d, %d)"):format(where, input, output)
     return base.module(kind, { weight = weight, bias = bias }, function(x)

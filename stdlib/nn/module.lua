@@ -23,6 +23,7 @@ end
 ---@field frozen boolean? nothing learns it
 ---@field role string? of its input: "state" for what --init-from does not bring
 ---@field adapted (fun(tensor: sgl.tensor): sgl.tensor)? its value with the adapter of sgl.lora
+---@field is_kernel boolean? of a convolution, outputs first: muon can take it as a matrix
 ---@field is_table boolean? a row for each token, which muon leaves to adamw
 local Parameter = { __name = "parameter" }
 Parameter.__index = Parameter

@@ -88,3 +88,29 @@ bad 'muon { lr = 1, scale = "other" }' "muon: scale must be 'adamw' or 'original
 bad 'muon { lr = 1, match = "block.*" }' "muon: match: no parameter's path matches 'block.*'"
 bad 'adafactor { lr = 1, eps = 0 }' 'adafactor: eps must be a finite number above 0'
 refused 1 "job: ema must be true or false, not 'maybe'" -- train average.lua --set job.ema=maybe --out nothing
+
+# Muon takes the kernel of a convolution that match names as the matrix that it is: it goes the way of such a matrix.
+cat >kernel.lua <<'LUA'
+local sgl = require "sgl"
+local cfg = sgl.config { match = "*" }
+local function init(dims, dtype) return sgl.sin(sgl.iota({ 54 }, 0):cast(dtype)):reshape(dims) end
+local kernel = sgl.nn.conv2d(2, 3, 3, { bias = false, init = init })
+local matrix = sgl.nn.parameter { 3, 18, init = init }
+local optim = sgl.optim.muon { lr = 1e-2, weight_decay = 0.1, match = cfg.match }
+return sgl.job {
+  model = sgl.nn.module("m", { kernel = kernel, matrix = matrix }, function() end),
+  step = function()
+    local w = kernel.weight():reshape(3, 18)
+    optim:minimize(sgl.cos(w * 3):sum() + sgl.cos(matrix() * 3):sum(), { kernel, matrix })
+    return { apart = (w - matrix()):abs():max(), size = w:abs():sum() }
+  end,
+  data = sgl.data.batches { feeds = {}, next = function() return {} end },
+  steps = 5, plan = { precision = "fp64" },
+}
+LUA
+run 0 train kernel.lua --out kernel --log kernel.log --quiet
+holds "$(log apart kernel.log 5) < 1e-12 && $(log size kernel.log 5) != $(log size kernel.log 1)"
+grep -aq '"muon.momentum/kernel.weight"' kernel/step-00000005/states.safetensors || fail "the kernel is left to AdamW"
+run 0 train kernel.lua --set match=matrix --out matrix --log matrix.log --quiet
+holds "$(log apart matrix.log 5) > 1e-3"
+grep -aq '"muon.v/kernel.weight"' matrix/step-00000005/states.safetensors || fail "the kernel is not left to AdamW"
