@@ -62,6 +62,13 @@ for step in 1 3 6; do
 done
 holds "$(cat peak2) < 0.6 * $(cat peak1) && $(cat peak8) < 0.3 * $(cat peak1)"
 
+# In bf16 and fp16, in micro-batches too.
+for kind in bf16 fp16; do
+    run 0 train rnn.lua --steps 40 --out $kind --log $kind.log --set plan.precision=$kind --set plan.micro=2
+    holds "($(log loss $kind.log 40) - $(log loss whole.log 40)) ^ 2 < (0.03 * $(log loss whole.log 40)) ^ 2"
+    differ $kind.log whole.log
+done
+
 # What is computed once more is the same; dropout is another in each turn, and the same in the backward.
 run 0 train rnn.lua --steps 12 --out kept --log kept.log --set rate=0.3
 run 0 train rnn.lua --steps 12 --out again --log again.log --set rate=0.3 --set recompute=true
