@@ -275,6 +275,16 @@ static sglir_graph *bound_case(random_drawer *d, const op_case *c, bool moves)
     return NULL;
 }
 
+/* The lse of a query that sees no key is -inf: its sine is no number, and a value that is none is multiplied by 0 where nothing is
+ * seen by what attention is made of, and left out by its kernel. */
+static sglir_id settled(random_drawer *d, const op_case *c, sglir_id value)
+{
+    const sglir_named least = SGLIR_F("minimum", -30);
+    sglir_id out = SGLIR_NONE;
+    if (c->op != SGLIR_OP_ATTENTION || sglir_status(d->g) != SGL_OK) return value;
+    return sglir_emit(d->g, SGLIR_OP_CLAMP, &value, 1, &least, 1, &out);
+}
+
 static void by_case(random_drawer *d, const op_case *c)
 {
     bool moves = (sglir_ops[c->op].flags & SGLIR_MOVEMENT) != 0;
@@ -295,7 +305,7 @@ static void by_case(random_drawer *d, const op_case *c)
         }
         graft_region(d, from, 0, map);
         for (int64_t i = 0; i < from->outputs.count && sglir_status(d->g) == SGL_OK; i++) {
-            sglir_id value = map[from->outputs.data[i].value];
+            sglir_id value = settled(d, c, map[from->outputs.data[i].value]);
             random_join(d, (random_value){ value, all_exact && c->condition == 0, moves && tame, all_derive,
                                            c->kind == OP_KINKED });
         }
