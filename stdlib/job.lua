@@ -227,6 +227,13 @@ local function traced_loss(self, batch)
   return mean, count or (counted and counted.count) or core.constant(1, core.dtype(mean))
 end
 
+-- What layers keep for themselves; of several calls in a step the last one has told the value.
+local function update_buffers(self, context)
+  for _, buffer in ipairs(self.buffers) do
+    if context.buffers[buffer] then trace.update(buffer.path, context.buffers[buffer]) end
+  end
+end
+
 --- One optimizer step. Feeds: the batch, step, seed. Fetches: loss, lr, grad_norm, and what sgl.log named.
 function job.trace_train(self)
   return core.trace("train", function()
@@ -243,6 +250,7 @@ function job.trace_train(self)
         end
         for name, value in pairs(shown or {}) do trace.log(name, value) end
         self.learnt = context.learnt
+        update_buffers(self, context)
         if not context.updated and not self.warned then
           core.warn("step: it updates nothing, so nothing is learnt: optimizer:minimize(loss, model) and sgl.update do")
           self.warned = true
@@ -251,6 +259,7 @@ function job.trace_train(self)
         local loss = traced_loss(self, batch)
         core.fetch("loss", loss)
         local numbers = self.optim:minimize(loss, self.model)
+        update_buffers(self, context)
         core.fetch("lr", numbers.lr)
         core.fetch("grad_norm", numbers.grad_norm)
       end

@@ -22,7 +22,7 @@ local now
 ---@field updated boolean? something has a new value
 ---@field fed table<sgl.tensor, table> the feeds of data that hold integers: { name, vocab of token data }
 ---@field counts table[] what losses are means over: { targets, ignore, count }
----@field buffers table<sgl.buffer, boolean> those that have a new value
+---@field buffers table<sgl.buffer, sgl.tensor> the new values of those that have one
 ---@field reported table<string, boolean> paths of layers that have logged
 ---@field owed table[] terms that layers want in the loss: { path, value }
 ---@field terms table[] those of them that the loss has taken up

@@ -28,8 +28,7 @@ end
 
 -- Moves a buffer towards the mean of the groups' statistics [groups, channels].
 local function follow(buffer, statistics, momentum)
-  local old = buffer()
-  buffer:update(old + (ops.mean(statistics, 0) - old) * momentum)
+  buffer:update(function(old) return old + (ops.mean(statistics, 0) - old) * momentum end)
 end
 
 ---@param channels integer

@@ -88,17 +88,23 @@ Buffer.__name, Buffer.__index = "buffer", Buffer
 
 function Buffer:__tostring() return (Parameter.__tostring(self):gsub("^parameter", "buffer")) end
 
---- Its value from the next step on; of a train graph alone.
----@param value sgl.tensor
+--- Its value from the next step on; of a train graph alone. A function makes it of the value that an earlier call in the
+--- step has left, so that a layer may be called more than once.
+---@param value sgl.tensor|fun(before: sgl.tensor): sgl.tensor
 function Buffer:update(value)
   local context = trace.context()
   trace.check_outside(tostring(self) .. ": a new value")
-  if context.buffers[self] then
+  local now, before = self(), context.buffers[self]
+  if type(value) == "function" then
+    value = value(before or now)
+  elseif before then
     core.error(("%s: the layer is called twice in one step, and what it keeps can follow one call alone"):format(
       tostring(self)))
   end
-  context.buffers[self] = true
-  trace.update(self.path, value)
+  if not core.is_tensor(value) or tostring(value) ~= tostring(now) then
+    core.error(("%s: its value is %s, the new one is %s"):format(tostring(self), tostring(now), check.show(value)))
+  end
+  context.buffers[self] = value
 end
 
 --- A buffer of the given shape: nn.buffer{ 10, init = nn.init.zeros }.

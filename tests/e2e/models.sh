@@ -142,3 +142,22 @@ wrong "models.lstm: cell must be 'lstm' or 'gru', not 'rnn'" \
     'sgl.models.lstm { vocab = 9, dim = 4, hidden = 4, layers = 1, cell = "rnn" }'
 wrong "models.convnet: norm must be 'batch' or 'group', not 'layer'" \
     'sgl.models.convnet { channels = 1, classes = 2, width = 4, stages = 1, blocks = 1, norm = "layer" }'
+
+# A batch_norm that is called twice in a step follows both: 0.1 * 2, then 0.9 * 0.2 + 0.1 * 6.
+cat >both.lua <<'LUA'
+local sgl = require "sgl"
+local norm = sgl.nn.batch_norm(1)
+return sgl.job {
+  model = sgl.nn.module("m", { norm = norm }, function() end),
+  step = function(batch)
+    local loss = sgl.square(norm(batch.x)):sum() + sgl.square(norm(batch.x + 4)):sum()
+    return { loss = loss, mean = norm.running_mean():sum() }
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 2, 1 } } }, next = function() return { x = { 1, 3 } } end,
+  },
+  steps = 2,
+}
+LUA
+run 0 train both.lua --out both --log both.log --quiet
+holds "$(log mean both.log 1) == 0 && ($(log mean both.log 2) - 0.78) ^ 2 < 1e-12"
