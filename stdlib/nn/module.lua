@@ -88,8 +88,8 @@ Buffer.__name, Buffer.__index = "buffer", Buffer
 
 function Buffer:__tostring() return (Parameter.__tostring(self):gsub("^parameter", "buffer")) end
 
---- Its value from the next step on; of a train graph alone. A function makes it of the value that an earlier call in the
---- step has left, so that a layer may be called more than once.
+--- Its value from the next step on; of a train graph alone. A function makes it of the value that an earlier call in
+--- the step has left, so that a layer may be called more than once.
 ---@param value sgl.tensor|fun(before: sgl.tensor): sgl.tensor
 function Buffer:update(value)
   local context = trace.context()
