@@ -38,9 +38,10 @@ for document in language control; do
     done <blocks/list
 done
 
-grep -o 'plan\.[a-z_]*=[a-z0-9]*' "$ROOT/docs/precision.md" | sort -u >settings
+grep -o 'plan\.precision=[a-z0-9]*' "$ROOT/docs/precision.md" >named
 grep -o 'sgl\.plan { [a-z]* = "[a-z0-9]*" }' "$ROOT/docs/precision.md" |
-    sed 's/sgl.plan { \([a-z]*\) = "\([a-z0-9]*\)" }/plan.\1=\2/' >>settings
+    sed 's/sgl.plan { \([a-z]*\) = "\([a-z0-9]*\)" }/plan.\1=\2/' >>named
+sort -u named >settings
 [ "$(grep -c . settings)" -ge 2 ] || fail "docs/precision.md names other settings"
 while read -r setting; do
     run 0 train first.lua --set "$setting" --steps 2 --quiet --out "of.$setting" --log "$setting.log"
