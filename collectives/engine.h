@@ -117,6 +117,7 @@ typedef struct sglcomm_peer {
     uint64_t number;
     int awaits;
     uint8_t state;
+    bool gone; /* its process was not there at the last tick */
     char label[SGLCOMM_LABEL];
 } sglcomm_peer;
 
@@ -165,7 +166,7 @@ struct sglexec_comm {
     /* the communication thread's */
     int64_t beat_ns, next_tick_ns, next_beat_ns, last_tick_ns;
     uint64_t last_number; /* of the exchange that began last, and its label */
-    const char *last_label;
+    char last_label[SGLCOMM_LABEL];
     int next_sender, sender_count;
     sglcomm_sender senders[SGLCOMM_SENDERS];
     unsigned char *heard, *bad_news;

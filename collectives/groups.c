@@ -56,12 +56,19 @@ static sgl_status check_ranks(sglexec_comm *comm, const char *name, const int *r
     return SGL_OK;
 }
 
-/* Rows of pieces to be reduced fit in the staging, whatever the number of ranks; the same numbers on all of them. */
+/* Rows of pieces to be reduced fit in the staging, whatever the number of ranks; the same numbers on all of them. On a shaped
+ * link pieces are small, so that the real link's time for the last one does not show, but a window of them fills it. */
 static void size_pieces(sglexec_group *group)
 {
+    const sglexec_comm_options *options = &group->comm->options;
     const int64_t others = group->count > 1 ? group->count - 1 : 1;
-    int64_t piece = SGLCOMM_STAGING / others / 64 * 64;
-    if (piece > SGLCOMM_PIECE) piece = SGLCOMM_PIECE;
+    int64_t piece = SGLCOMM_STAGING / others, most = SGLCOMM_PIECE;
+    if (options->bytes_per_s > 0 && options->bytes_per_s * options->latency_us / 1e6 < 4.0 * SGLCOMM_PIECE) {
+        most = (int64_t)(options->bytes_per_s * options->latency_us / 1e6) / 4;
+        if (most < SGLCOMM_PIECE / 8) most = SGLCOMM_PIECE / 8;
+    }
+    if (piece > most) piece = most;
+    piece = piece / 64 * 64;
     if (piece < 64) piece = 64;
     group->piece_bytes = piece;
     group->staging_bytes = 2 * others * piece;

@@ -309,7 +309,7 @@ static void begin(sglexec_group *g, int64_t now_ns)
     run->position = next_position(g, &run->exchange);
     run->active = true;
     g->comm->last_number = run->exchange.number;
-    g->comm->last_label = run->exchange.label;
+    snprintf(g->comm->last_label, SGLCOMM_LABEL, "%s", run->exchange.label ? run->exchange.label : "");
     run->phase = 0;
     run->since_ns = now_ns;
     run->waited_ns = 0;

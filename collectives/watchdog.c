@@ -2,8 +2,8 @@
  *
  * Comes in: beats of others, this rank's own runs, time. Goes out: beats, and a poisoned comm. Each beat carries all that a
  * rank knows of all ranks (state, exchange, whom it awaits) to rank + 2^k, k in turn, so that news of any rank is everywhere
- * after log2(ranks) beats, at a cost that does not grow with their number but for the bytes. A label travels with its own
- * rank's beat, and with others' once that rank has stood for a second: what is stuck has a name everywhere. A rank of this
+ * after log2(ranks) beats, at a cost that does not grow with their number but for the bytes. Among many ranks a
+ * label travels with its own rank's beat, and with others' once that rank has stood for a second: what is stuck has a name. A rank of this
  * machine whose process has ended is lost at once. Odd invariant: between two ticks at most MOST_TICK_NS count against a
  * deadline, so that a job that was stopped as a whole, and goes on, has not timed out. */
 #include <errno.h>
@@ -19,6 +19,7 @@
 #define MOST_TICK_NS 1000000000
 #define FLOOD_LEAST_NS 20000000
 #define FLOOD_MOST_NS 200000000
+enum { FEW_RANKS = 64 }; /* so few that all labels always fit in a small beat */
 
 typedef struct beat_head {
     uint32_t magic;
@@ -110,7 +111,8 @@ static size_t write_beat(sglexec_comm *comm, unsigned char *data, bool with_entr
                              .beat = peer->beat,
                              .stands_ms = (uint32_t)(stands_ms < UINT32_MAX ? stands_ms : UINT32_MAX),
                              .state = peer->state };
-        if (r == comm->rank || stands_ms > 1000) entry.label_bytes = (uint8_t)strlen(peer->label);
+        if (r == comm->rank || comm->size <= FEW_RANKS || stands_ms > 1000)
+            entry.label_bytes = (uint8_t)strlen(peer->label);
         put(&at, &entry, sizeof entry);
         put(&at, peer->label, entry.label_bytes);
         head.entries++;
@@ -326,13 +328,17 @@ static void is_late(sglexec_group *g)
         comm->options.timeout_s);
 }
 
+/* Whoever failed tells it and ends: news of that may be on its way still at the first tick without the process. */
 static void look_for_ended(sglexec_comm *comm)
 {
     const sglcomm_peer *own = &comm->peers[comm->rank];
     for (int r = 0; r < comm->size; r++) {
-        const sglcomm_peer *peer = &comm->peers[r];
+        sglcomm_peer *peer = &comm->peers[r];
         if (peer->machine != own->machine || peer->process <= 0 || peer->process == own->process) continue;
         if (kill((pid_t)peer->process, 0) == 0 || errno != ESRCH) continue;
+        const bool before = peer->gone;
+        peer->gone = true;
+        if (!before) continue;
         char facts[320];
         tell_peer(comm, r, facts, sizeof facts);
         sglcomm_poison(comm, comm->rank, "rank %d on %s has ended (process %lld): %s", r, sglcomm_host(comm, r),
@@ -361,7 +367,8 @@ static bool look_at_self(sglexec_comm *comm, int64_t now_ns)
     for (sglexec_group *g = atomic_load(&comm->groups); g; g = g->next)
         if (g->run.active && (!longest || g->run.since_ns < longest->run.since_ns)) longest = g;
     pthread_mutex_lock(&comm->lock);
-    const bool busy = comm->is_busy, news = busy != comm->was_busy;
+    /* Whoever waits for an exchange is not busy, even if it forgot to say so. */
+    const bool busy = comm->is_busy && atomic_load(&comm->waiters) == 0, news = busy != comm->was_busy;
     const uint8_t state = (uint8_t)(busy ? SGLCOMM_BUSY : longest ? SGLCOMM_WAITS : SGLCOMM_COMPUTES);
     const uint64_t number = longest ? longest->run.exchange.number : comm->last_number;
     const char *label = longest ? longest->run.exchange.label : comm->last_label;

@@ -82,6 +82,37 @@ static void test_storms(void **state)
     }
 }
 
+/* Many pieces between two ranks, each behind its note, whichever comes when. */
+static void many_pieces(comm_rank *r)
+{
+    enum { BYTES = 12 << 20 };
+    uint32_t *data = malloc(BYTES);
+    uint32_t ticket;
+    for (int turn = 0; turn < 3 && r->status == SGL_OK; turn++) {
+        for (uint32_t i = 0; i < BYTES / 4; i++) data[i] = r->rank == 0 ? i * 7 + (uint32_t)turn : 0;
+        const sglexec_exchange x = { .kind = r->rank == 0 ? SGLEXEC_SEND : SGLEXEC_RECEIVE,
+                                     .dtype = SGL_U32,
+                                     .count = BYTES / 4,
+                                     .from = data,
+                                     .to = data,
+                                     .peer = 1 - r->rank };
+        r->status = sglcomm_start(r->comm->world, &x, NULL, &ticket);
+        if (r->status == SGL_OK) r->status = sglcomm_wait(r->comm->world, ticket, NULL);
+        for (uint32_t i = 0; i < BYTES / 4; i++)
+            if (data[i] != i * 7 + (uint32_t)turn) r->fault = "pieces came in another order";
+    }
+    free(data);
+}
+
+static void test_many_pieces(void **state)
+{
+    (void)state;
+    comm_case all = { .size = 2, .options = { .timeout_s = 60, .bytes_per_s = 1e12 }, .body = many_pieces };
+    loop_world(2, 60);
+    comm_case_run(&all);
+    comm_case_all_good(&all);
+}
+
 /* A ring of sends that all start before any receive, and a rank that sends to another twice. */
 static void ring(comm_rank *r)
 {
@@ -364,10 +395,10 @@ static void test_bytes_moved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_dtype),  cmocka_unit_test(test_several_rows),  cmocka_unit_test(test_storms),
-        cmocka_unit_test(test_pipe),        cmocka_unit_test(test_ring_of_sends), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_full_queue),  cmocka_unit_test(test_narrow_codes),  cmocka_unit_test(test_not_numbers),
-        cmocka_unit_test(test_bytes_moved),
+        cmocka_unit_test(test_each_dtype),  cmocka_unit_test(test_several_rows), cmocka_unit_test(test_storms),
+        cmocka_unit_test(test_many_pieces), cmocka_unit_test(test_pipe),         cmocka_unit_test(test_ring_of_sends),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_full_queue),   cmocka_unit_test(test_narrow_codes),
+        cmocka_unit_test(test_not_numbers), cmocka_unit_test(test_bytes_moved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ typedef struct sglexec_exchange {
     const void *from;
     void *to;
     uint64_t number;   /* how manieth of this rank's program, over all steps: what heartbeats tell */
-    const char *label; /* "all_reduce of blocks.0.attn.wq, llama.lua:42"; lives as long as the comm */
+    const char *label; /* "all_reduce of blocks.0.attn.wq, llama.lua:42"; lives as from and to do */
 } sglexec_exchange;
 
 typedef struct sglexec_comm_options {
