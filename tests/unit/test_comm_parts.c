@@ -67,7 +67,7 @@ static void shaped_body(comm_rank *r)
     shaped *s = r->all->context;
     const bool each =
         s->kind == SGLEXEC_ALL_GATHER || s->kind == SGLEXEC_REDUCE_SCATTER || s->kind == SGLEXEC_ALL_TO_ALL;
-    const int64_t part = s->bytes / r->all->size, turns = 5;
+    const int64_t part = s->bytes / r->all->size, turns = 8;
     unsigned char *from = calloc(1, (size_t)s->bytes), *to = calloc(1, (size_t)s->bytes);
     uint32_t ticket;
     const sglexec_exchange meet = { .kind = SGLEXEC_BARRIER };
@@ -91,7 +91,21 @@ static void shaped_body(comm_rank *r)
     free(to);
 }
 
-/* The slowest rank's best of five: never sooner than the formula but for what a late rank saves, and at most 5% and 2 ms later. */
+/* How late this machine wakes a thread now, at the worst of twenty. */
+static double lateness_s(void)
+{
+    double worst = 0;
+    for (int i = 0; i < 20; i++) {
+        const double since = comm_case_now_s();
+        comm_case_sleep_ms(1);
+        const double late = comm_case_now_s() - since - 1e-3;
+        worst = late > worst ? late : worst;
+    }
+    return worst;
+}
+
+/* The slowest rank's best of eight: never sooner than the formula but for what a late rank saves, and at most 5% and 2 ms later,
+ * where the machine wakes threads in time: one that others keep busy tells nothing of that. */
 static void test_shape_times(void **state)
 {
     (void)state;
@@ -109,13 +123,16 @@ static void test_shape_times(void **state)
                           .options = { .timeout_s = 60, .latency_us = 2000, .bytes_per_s = 40e6 },
                           .body = shaped_body,
                           .context = &s };
+        const double late_s = lateness_s();
         loop_world(3, 0);
         comm_case_run(&all);
         comm_case_all_good(&all);
         const double formula = rows[i].parts * 2 / 3 * (double)s.bytes / 40e6 + rows[i].latencies * 2e-3;
         double slowest = 0;
         for (int r = 0; r < 3; r++) slowest = s.best_s[r] > slowest ? s.best_s[r] : slowest;
-        if (slowest < formula * 0.98 || slowest > formula * 1.05 + 2e-3)
+        const bool idle = late_s < 1e-3 && lateness_s() < 1e-3;
+        if (!idle) print_message("a busy machine: %.2f ms, %.2f by the formula\n", slowest * 1e3, formula * 1e3);
+        if (slowest < formula * 0.98 || (idle && slowest > formula * 1.05 + 2e-3))
             fail_msg("kind %d: %.2f ms, %.2f by the formula", rows[i].kind, slowest * 1e3, formula * 1e3);
     }
 }
@@ -162,7 +179,7 @@ static void test_shape_between(void **state)
     loop_world(2, 0);
     comm_case_run(&all);
     comm_case_all_good(&all);
-    if (best_s > 12e-3) fail_msg("the small message took %.1f ms", best_s * 1e3);
+    if (best_s > 12e-3 && lateness_s() < 1e-3) fail_msg("the small message took %.1f ms", best_s * 1e3);
 }
 
 /* ---- one rank ----------------------------------------------------------------------------------------------------------------- */
