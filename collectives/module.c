@@ -34,7 +34,7 @@ static bool own_folder(char folder[PATH_MAX])
 
 static bool find_module(char path[PATH_MAX])
 {
-    static const char *const places[] = { "", "/..", "/../" SGL_MODULE_FOLDER };
+    static const char *const places[] = { "", "/..", ("/../" SGL_MODULE_FOLDER) };
     char folder[PATH_MAX];
     const char *asked = sglcore_knob_text(SGLCORE_KNOB_MODULES);
     if (asked[0] != '\0') return snprintf(path, PATH_MAX, "%s/" MODULE, asked) < PATH_MAX;
