@@ -13,20 +13,25 @@ typedef struct evaluation {
     sgl_session *session;
     sgl_tokens *tokens;
     sgl_program *eval;
+    sgl_family *evals; /* of a job that has dims with buckets, else NULL */
     bool counts_targets, bytes;
     bool measured;
     double loss;
     int64_t count;
 } evaluation;
 
+static sgl_status no_loss(const evaluation *e)
+{
+    return sgl_fail(e->model.vm, SGL_NOT_FOUND, "%s: its job has a step of its own and no loss to evaluate",
+                    e->model.path);
+}
+
 static sgl_status freeze(evaluation *e, const char *which, sgl_program **program)
 {
     sgl_graph *graph = NULL;
     sgl_plan *plan = NULL;
     sgl_status status = sgl_job_graph(e->model.job, which, &graph);
-    if (status == SGL_NOT_FOUND)
-        return sgl_fail(e->model.vm, status, "%s: its job has a step of its own and no loss to evaluate",
-                        e->model.path);
+    if (status == SGL_NOT_FOUND) return no_loss(e);
     if (status == SGL_OK) status = command_plan(e->model.job, which, &plan);
     return status == SGL_OK ? sgl_freeze(e->session, graph, plan, program) : status;
 }
@@ -46,6 +51,32 @@ static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int
     return sgl_job_feed(((evaluation *)user)->model.job, program, cursor, is_eval);
 }
 
+static sgl_status pick(void *user, int64_t cursor, int is_eval, sgl_bucket *bucket)
+{
+    return sgl_family_pick(((evaluation *)user)->evals, cursor, is_eval, bucket);
+}
+
+/* Of a job with dims the program of the smallest buckets stands for all that batches will need. */
+static sgl_status freeze_family(evaluation *e)
+{
+    sgl_plan *plan = NULL;
+    sgl_bucket bucket = { .tokens = -1 };
+    sgl_status status = command_plan(e->model.job, "eval", &plan);
+    if (status == SGL_OK) status = sgl_family_new(e->model.job, e->session, plan, "eval", &e->evals);
+    if (status == SGL_OK) status = sgl_family_at(e->evals, 0, &bucket);
+    e->eval = bucket.program;
+    return status;
+}
+
+static sgl_status freeze_eval(evaluation *e)
+{
+    double dims = 0;
+    sgl_status status = sgl_job_number(e->model.job, "dims", &dims);
+    if (status != SGL_OK || dims == 0) return freeze(e, "eval", &e->eval);
+    status = freeze_family(e);
+    return status == SGL_NOT_FOUND ? no_loss(e) : status;
+}
+
 static bool is_set(const evaluation *e, const char *key)
 {
     double number = 0;
@@ -62,6 +93,7 @@ static sgl_status measure(evaluation *e, int64_t batches)
         .eval = e->eval,
         .tokens = e->tokens,
         .feed = e->tokens ? NULL : feed_job,
+        .pick = e->evals ? pick : NULL,
         .user = e,
         .start_step = e->model.step,
         .steps = e->model.step,
@@ -81,7 +113,7 @@ static sgl_status evaluate(evaluation *e, const char *dir, const command_setting
         if (status == SGL_NOT_FOUND) status = SGL_OK; /* batches of Lua */
     }
     if (status == SGL_OK) status = sgl_session_new(e->model.vm, "cpu", &e->session);
-    if (status == SGL_OK) status = freeze(e, "eval", &e->eval);
+    if (status == SGL_OK) status = freeze_eval(e);
     if (status == SGL_OK) status = command_model_read(&e->model, e->session);
     return status == SGL_OK ? measure(e, batches) : status;
 }

@@ -83,6 +83,27 @@ static sgl_status write_svg(sgl_vm *vm, const sgl_program *program, const char *
     return status;
 }
 
+/* Of a job with dims: a line for each choice of buckets, before the table of the largest. */
+static sgl_status print_buckets(const look *l, const char *which)
+{
+    double dims = 0;
+    sgl_family *family = NULL;
+    sgl_bucket bucket = { .tokens = -1 };
+    bool has = strcmp(which, "train") == 0 || strcmp(which, "eval") == 0;
+    sgl_status status = has ? sgl_job_number(l->job, "dims", &dims) : SGL_OK;
+    if (status != SGL_OK || dims == 0) return status;
+    status = sgl_family_new(l->job, l->session, l->plan, which, &family);
+    for (int i = 0; status == SGL_OK; i++) {
+        status = sgl_family_at(family, i, &bucket);
+        if (status != SGL_OK || bucket.text == NULL) break;
+        printf("%-24s %12.1f MiB beside the states\n", bucket.text,
+               (double)sgl_program_bytes(bucket.program) / 1048576);
+    }
+    if (status == SGL_OK) printf("\n");
+    sgl_family_free(family);
+    return status;
+}
+
 int command_memory(int argc, char **argv)
 {
     command_settings settings = { 0 };
@@ -111,6 +132,7 @@ int command_memory(int argc, char **argv)
         fits ? open_look(&l, positional[0], &settings, which) : sgl_fail(l.vm, SGL_LIMIT, "too many settings");
     if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
     if (status == SGL_OK && svg) status = write_svg(l.vm, program, svg);
+    if (status == SGL_OK && strcmp(format, "text") == 0) status = print_buckets(&l, which);
     if (status == SGL_OK) status = sgl_program_report(program, "memory", format, command_write, stdout);
     if (status == SGL_OK && strcmp(format, "text") == 0)
         status = sgl_memory_trade(l.session, l.graph, l.plan, command_write, stdout);

@@ -139,9 +139,10 @@ static sgl_status log_step(command_progress *p, const sgl_step_record *r)
     json_t *line = json_object();
     json_object_set_new(line, "step", json_integer(r->step));
     for (int i = 0; i < r->count; i++) add_number(line, r->names[i], r->values[i]);
-    json_object_set_new(line, "tokens", json_integer(r->step * r->tokens));
+    json_object_set_new(line, "tokens", json_integer(r->tokens_done));
     add_number(line, "tokens_per_s", (double)r->tokens / (r->step_ms / 1000));
     add_number(line, "step_ms", r->step_ms);
+    if (*r->bucket) json_object_set_new(line, "bucket", json_string(r->bucket));
     return write_line(p, line);
 }
 
@@ -213,11 +214,11 @@ static void put_numbers(step_text *l, const command_progress *p, const sgl_step_
     put_value(l, "loss", "%.4f", find_value(r, "loss"));
     put_value(l, "lr", "%.1e", find_value(r, "lr"));
     put_value(l, "norm", "%.2f", find_value(r, "grad_norm"));
-    if (r->tokens) put(l, "  %s tok/s", shortened((double)r->tokens / (p->steady_ms / 1000), a));
-    if (p->peak_flops > 0)
-        put(l, "  mfu %.0f%%", 100 * sgl_program_flops(p->program) / (p->steady_ms / 1000) / p->peak_flops);
+    if (r->tokens) put(l, "  %s tok/s", shortened(p->steady_tokens / (p->steady_ms / 1000), a));
+    if (p->peak_flops > 0) put(l, "  mfu %.0f%%", 100 * p->steady_flops / (p->steady_ms / 1000) / p->peak_flops);
     put(l, "  %.*f MiB", mib < 10 ? 1 : 0, mib);
     put(l, "  left %s", duration((double)(r->steps - r->step) * p->steady_ms / 1000, a));
+    if (*r->bucket) put(l, "  %s", r->bucket);
     put_extras(l, r);
 }
 
@@ -292,15 +293,21 @@ static void look_for_loss(command_progress *p, const sgl_step_record *r)
     }
 }
 
+/* The first step warms caches up and says little of the others. */
+static void follow(const command_progress *p, const sgl_step_record *r, double *mean, double now)
+{
+    *mean = r->step <= p->first_step + 1 ? now : 0.9 * *mean + 0.1 * now;
+}
+
 sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
 {
     if (p->first_step < 0) {
         p->first_step = r->step;
         p->every = r->steps / 50 > 0 ? r->steps / 50 : 1;
-        p->steady_ms = r->step_ms;
     }
-    /* The first step warms caches up and says little of the others. */
-    p->steady_ms = r->step == p->first_step + 1 ? r->step_ms : 0.9 * p->steady_ms + 0.1 * r->step_ms;
+    follow(p, r, &p->steady_ms, r->step_ms);
+    follow(p, r, &p->steady_tokens, (double)r->tokens);
+    follow(p, r, &p->steady_flops, sgl_program_flops(p->program));
     p->last_step = r->step;
     const double *loss = find_value(r, "loss");
     look_for_loss(p, r);
@@ -313,7 +320,7 @@ sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
     if (p->quiet) return SGL_OK;
     if (p->peak_flops == 0) measure_peak(p);
     /* The measure is taken in a moment, perhaps beside other work: a machine can do at least what it has done. */
-    double reached = sgl_program_flops(p->program) / (p->steady_ms / 1000);
+    double reached = p->steady_flops / (p->steady_ms / 1000);
     if (p->peak_flops > 0 && reached > p->peak_flops) p->peak_flops = reached;
     step_text numbers = { 0 };
     put_numbers(&numbers, p, r);

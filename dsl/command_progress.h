@@ -22,7 +22,7 @@ typedef struct command_progress {
     bool counts_targets; /* the held-out loss is a mean over targets, not over batches */
     double last_loss, eval_loss;
     bool has_loss, has_eval, saved;
-    double steady_ms; /* moving mean */
+    double steady_ms, steady_tokens, steady_flops; /* of a step, moving means */
 } command_progress;
 
 /* A run that goes on continues its log behind the lines of config's start_step. */

@@ -35,6 +35,7 @@ typedef struct train {
     sgl_plan *plan;
     sgl_session *session;
     sgl_program *train, *eval;
+    sgl_family *trains, *evals; /* of a job that has dims with buckets, else NULL; evals NULL: nothing to evaluate */
     sgl_tokens *tokens;
     sgl_train_config config;
     int64_t measured; /* --profile: after how many steps the table is printed, 0: never, or it was */
@@ -105,6 +106,7 @@ static sgl_status find_start(train *t)
     t->meta = json_loads(meta, 0, &error);
     if (!t->meta) return sgl_fail(t->vm, SGL_CORRUPT, "%s: its meta cannot be read: %s", path, error.text);
     t->config.evaluated = json_integer_value(json_object_get(t->meta, "evaluated"));
+    t->config.start_tokens = json_integer_value(json_object_get(t->meta, "tokens"));
     if (!*asked) return SGL_OK;
     if (t->o->out) return is_same_folder(dirname(parent), t->out) ? SGL_OK : check_free(t);
     snprintf(t->out, sizeof t->out, "%s", dirname(parent));
@@ -181,6 +183,46 @@ static sgl_status freeze(train *t, const char *which, sgl_program **program)
     sgl_graph *graph = NULL;
     sgl_status status = sgl_job_graph(t->job, which, &graph);
     return status == SGL_OK ? sgl_freeze(t->session, graph, t->plan, program) : status;
+}
+
+/* The program that takes the batch; one that is new is looked at as the options say. */
+static sgl_status pick(void *user, int64_t cursor, int is_eval, sgl_bucket *bucket)
+{
+    train *t = user;
+    sgl_status status = sgl_family_pick(is_eval ? t->evals : t->trains, cursor, is_eval, bucket);
+    if (status != SGL_OK || is_eval) return status;
+    t->progress.program = bucket->program;
+    return bucket->fresh ? sgl_program_trace(bucket->program, t->o->trace_nan) : SGL_OK;
+}
+
+/* Of a job with dims: the program of the first batch, and of the first one to evaluate by. Where the data give none, those
+ * of the smallest buckets stand for all: they bring the states, too. */
+static sgl_status freeze_first(train *t, sgl_family *family, bool is_eval, sgl_program **program)
+{
+    sgl_bucket bucket;
+    sgl_status status = sgl_family_pick(family, is_eval ? 0 : t->config.start_step, is_eval, &bucket);
+    if (status == SGL_NOT_FOUND) status = sgl_family_at(family, 0, &bucket);
+    if (status == SGL_OK) *program = bucket.program;
+    return status;
+}
+
+static sgl_status freeze_families(train *t)
+{
+    sgl_status status = sgl_family_new(t->job, t->session, t->plan, "train", &t->trains);
+    if (status == SGL_OK) status = freeze_first(t, t->trains, false, &t->train);
+    if (status == SGL_OK) status = sgl_family_new(t->job, t->session, t->plan, "eval", &t->evals);
+    if (status == SGL_OK) status = freeze_first(t, t->evals, true, &t->eval);
+    t->config.pick = pick;
+    return status;
+}
+
+static sgl_status freeze_programs(train *t)
+{
+    int64_t dims = 0;
+    sgl_status status = job_integer(t, "dims", 0, &dims);
+    if (status == SGL_OK && dims > 0) return freeze_families(t);
+    if (status == SGL_OK) status = freeze(t, "train", &t->train);
+    return status == SGL_OK ? freeze(t, "eval", &t->eval) : status;
 }
 
 static sgl_status initialise(train *t)
@@ -309,13 +351,10 @@ static sgl_status prepare(train *t)
     sgl_status status = configure(t);
     const sgl_attr unfused = { .name = "unfused", .kind = SGL_ATTR_INT, .i = t->o->trace_nan };
     if (status == SGL_OK) status = sgl_plan_set(t->plan, &unfused);
-    if (status == SGL_OK) status = freeze(t, "train", &t->train);
+    if (status == SGL_OK) status = freeze_programs(t);
+    if (status == SGL_NOT_FOUND && t->train) status = SGL_OK; /* a job with a step of its own: no eval */
     if (status == SGL_OK) status = sgl_program_trace(t->train, t->o->trace_nan);
     if (status == SGL_OK && t->measured > 0) status = sgl_program_profile(t->train, 1);
-    if (status == SGL_OK) {
-        status = freeze(t, "eval", &t->eval);
-        if (status == SGL_NOT_FOUND) status = SGL_OK; /* a job with a step of its own */
-    }
     if (status == SGL_OK) status = begin(t);
     if (status == SGL_OK) status = claim_output(t);
     t->config.train = t->train;
@@ -444,7 +483,8 @@ int command_train(int argc, char **argv)
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core); results do not depend on it" },
         { "--seed", 'i', &o.seed, "N", "of initial weights, dropout and the order of data (default 0)" },
         { "--profile", 'o', &o.profile, "N",
-          "after N steps (default 10) the kernels by their time: ms, share, GFLOP/s, GB/s, script line" },
+          "after N steps (default 10) the kernels by their time: ms, share, GFLOP/s, GB/s, script line (of data with buckets: "
+          "those of the first batch's program)" },
         { "--trace-nan", 'b', &o.trace_nan, "",
           "look at every number of every step; at the first infinity or NaN that comes of none, tell line, op and what went "
           "in, and leave with status 3" },

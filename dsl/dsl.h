@@ -92,8 +92,9 @@ struct sgl_job {
     int frame_reference;                            /* of what the frames keep alive */
     lua_Integer graphs;                             /* made so far */
     sgldsl_scratch scratch[SGLDSL_SCRATCHES];
-    sgl_session *session; /* of core.eval */
-    sgl_program *program; /* of the core.eval that is running */
+    struct sgl_family *families; /* that the host has not freed */
+    sgl_session *session;        /* of core.eval */
+    sgl_program *program;        /* of the core.eval that is running */
 };
 
 /* A script, however it came. */
@@ -240,12 +241,26 @@ int sgldsl_core_reaches(lua_State *L);
 /* Dims of a type from the list at `index`; raises, naming what they are for. */
 void sgldsl_read_dims(lua_State *L, int index, const char *what, sgl_type *type);
 
+/* ---- padding.c: dims with buckets ------------------------------------------------------------------------------------------ */
+
+int sgldsl_core_padding(lua_State *L);
+int sgldsl_core_padding_like(lua_State *L);
+int sgldsl_core_padding_turn(lua_State *L);
+int sgldsl_core_padding_stack(lua_State *L);
+int sgldsl_core_padded(lua_State *L);
+int sgldsl_core_padding_check(lua_State *L);
+int sgldsl_core_padding_compare(lua_State *L);
+
 /* ---- region.c: loops and branches ------------------------------------------------------------------------------------------ */
 
 int sgldsl_core_regions(lua_State *L);
 int sgldsl_core_region(lua_State *L);
 int sgldsl_core_parameter(lua_State *L);
 int sgldsl_core_emit_regions(lua_State *L);
+
+/* ---- family.c: the programs of a job by buckets ------------------------------------------------------------------------------ */
+
+void sgldsl_free_families(sgl_job *job);
 
 /* ---- settings.c: --set and sgl.config ------------------------------------------------------------------------------------------ */
 

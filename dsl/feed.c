@@ -2,7 +2,8 @@
  *
  * Comes in: what data_config and next_batch of stdlib/job.lua give. Goes out: an open sgl_tokens, or feeds filled with a
  * batch's numbers. Every feed that the program reads must be in a batch, with as many elements as the feed has, each fit for
- * its dtype and, where layers choose rows by it, for their number.
+ * its dtype and, where layers choose rows by it, for their number. Of a feed with a dim each row may be shorter: the rest of
+ * it is padding.
  * Odd invariant: numbers are converted into scratch 0 of the job, so a batch costs no allocation after the first. */
 #include <math.h>
 #include <string.h>
@@ -204,18 +205,132 @@ static int64_t read_integer(sgl_dtype dtype, const void *data, int64_t i)
     }
 }
 
+/* padding: how it is padded, NULL where it is not; that number is none of the batch's. */
 static void check_bound(lua_State *L, const char *name, const sgl_type *type, const void *data, int64_t count,
-                        const index_bound *bound)
+                        const index_bound *bound, const double *padding)
 {
     for (int64_t i = 0; i < count; i++) {
         int64_t value = read_integer(type->dtype, data, i);
         if ((value >= 0 && value < bound->below) || (bound->ignores && value == bound->ignore)) continue;
+        if (padding != NULL && (double)value == *padding) continue;
         sgldsl_error(L, "batch: element %I of '%s' is %I; the model takes 0 .. %I there", (LUAI_UACINT)(i + 1), name,
                      (LUAI_UACINT)value, (LUAI_UACINT)(bound->below - 1));
     }
 }
 
-/* The value of the feed is on top of the stack: a list of all elements, or a string of their bytes. */
+/* ---- rows of a dim --------------------------------------------------------------------------------------------------------- */
+
+typedef struct row_layout {
+    const char *dim;
+    bool single;                 /* the dim is the first: there is one row */
+    int64_t rows, extent, inner; /* extent: of the program; inner: elements in an entry */
+    double pad;
+} row_layout;
+
+/* What next_batch says of the feed's rows: { dim =, axis =, pad = }. The text stays alive in the job's table. */
+static bool find_rows(lua_State *L, int padded, const char *name, const sgl_type *type, row_layout *layout)
+{
+    int top = lua_gettop(L);
+    if (lua_type(L, padded) != LUA_TTABLE || lua_getfield(L, padded, name) != LUA_TTABLE) {
+        lua_settop(L, top);
+        return false;
+    }
+    lua_getfield(L, top + 1, "dim");
+    lua_getfield(L, top + 1, "axis");
+    lua_getfield(L, top + 1, "pad");
+    lua_Integer axis = lua_tointeger(L, top + 3);
+    *layout = (row_layout){ .dim = lua_tostring(L, top + 2), .single = axis == 0, .rows = 1, .inner = 1 };
+    layout->pad = lua_tonumber(L, top + 4);
+    lua_settop(L, top);
+    if (axis < 0 || axis >= type->rank || layout->dim == NULL || bits_of(type->dtype) < 8)
+        sgldsl_error(L, "batch: the program's feed '%s' has no dimension for a dim, or elements without bytes", name);
+    for (int i = 0; i < type->rank; i++) *(i < axis ? &layout->rows : &layout->inner) *= i == axis ? 1 : type->dims[i];
+    layout->extent = type->dims[axis];
+    return true;
+}
+
+/* Element 0 as a pattern for the padding: the number in the feed's dtype, or zeros of a dtype that Lua has no numbers for. */
+static void put_pad(lua_State *L, const char *name, sgl_dtype dtype, double pad, void *cells, int64_t i)
+{
+    if (dtype == SGL_BF16 || dtype == SGL_F16 || dtype == SGL_F8E4M3 || dtype == SGL_F8E5M2) {
+        size_t width = (size_t)bits_of(dtype) / 8;
+        if (pad != 0) sgldsl_error(L, "batch: '%s' is %s, which is padded with 0 alone", name, sgl_dtype_name(dtype));
+        memset((char *)cells + (size_t)i * width, 0, width);
+        return;
+    }
+    if (pad == floor(pad) && fabs(pad) < 9e15 && !sgldsl_is_float(dtype))
+        lua_pushinteger(L, (lua_Integer)pad);
+    else
+        lua_pushnumber(L, pad);
+    put_element(L, name, dtype, cells, i);
+    lua_pop(L, 1);
+}
+
+static void refuse_row(lua_State *L, const char *name, int64_t row, const row_layout *layout, int64_t given)
+{
+    if (given % layout->inner != 0)
+        sgldsl_error(L, "batch: row %I of '%s' has %I elements, which are no multiple of %I", (LUAI_UACINT)row, name,
+                     (LUAI_UACINT)given, (LUAI_UACINT)layout->inner);
+    sgldsl_error(L, "batch: row %I of '%s' is %I long; the program takes %I along its dim '%s'", (LUAI_UACINT)row, name,
+                 (LUAI_UACINT)(given / layout->inner), (LUAI_UACINT)layout->extent, layout->dim);
+}
+
+/* The row is on top of the stack: a list of its elements, or a string of their bytes. */
+static void put_row(lua_State *L, const char *name, const sgl_type *type, const row_layout *layout, int64_t row,
+                    void *cells)
+{
+    int64_t room = layout->extent * layout->inner, first = row * room, width = bits_of(type->dtype) / 8, given = 0;
+    if (lua_type(L, -1) == LUA_TSTRING) {
+        size_t bytes;
+        const char *data = lua_tolstring(L, -1, &bytes);
+        given = (int64_t)bytes / width;
+        if (given > room || given % layout->inner != 0 || (int64_t)bytes % width != 0)
+            refuse_row(L, name, row + 1, layout, given);
+        memcpy((char *)cells + first * width, data, bytes);
+    } else if (lua_type(L, -1) == LUA_TTABLE) {
+        given = (int64_t)lua_rawlen(L, -1);
+        if (given > room || given % layout->inner != 0) refuse_row(L, name, row + 1, layout, given);
+        for (int64_t i = 0; i < given; i++) {
+            lua_rawgeti(L, -1, i + 1);
+            put_element(L, name, type->dtype, cells, first + i);
+            lua_pop(L, 1);
+        }
+    } else {
+        sgldsl_error(L, "batch: row %I of '%s' is a %s value; it must be a list of numbers", (LUAI_UACINT)(row + 1),
+                     name, sgldsl_typename(L, -1));
+    }
+    if (given == room) return;
+    put_pad(L, name, type->dtype, layout->pad, cells, first + given);
+    char *pattern = (char *)cells + (first + given) * width;
+    for (int64_t i = 1; i < room - given; i++) memcpy(pattern + i * width, pattern, (size_t)width);
+}
+
+/* The value of the feed is on top of the stack: a list of rows, or the one row where the dim is the first. */
+static const void *read_rows(lua_State *L, const char *name, const sgl_type *type, const row_layout *layout,
+                             int64_t bytes)
+{
+    void *cells = sgldsl_scratch_get(L, SCRATCH_BATCH, bytes > 0 ? (size_t)bytes : 1);
+    if (layout->single) {
+        put_row(L, name, type, layout, 0, cells);
+        return cells;
+    }
+    int64_t given = lua_type(L, -1) == LUA_TTABLE ? (int64_t)lua_rawlen(L, -1) : -1;
+    if (given != layout->rows) {
+        sgldsl_error(L, "batch: '%s' must be a list of %I rows, each as long as it is; it is %s", name,
+                     (LUAI_UACINT)layout->rows,
+                     given < 0 ? sgldsl_typename(L, -1) : lua_pushfstring(L, "one of %I", (LUAI_UACINT)given));
+    }
+    for (int64_t row = 0; row < layout->rows; row++) {
+        lua_rawgeti(L, -1, row + 1);
+        put_row(L, name, type, layout, row, cells);
+        lua_pop(L, 1);
+    }
+    return cells;
+}
+
+/* ---- a batch --------------------------------------------------------------------------------------------------------------- */
+
+/* The value of the feed is on top of the stack: a list of all elements, or a string of their bytes; of a dim its rows. */
 static void feed_one(lua_State *L, sgl_program *program, const char *name, const sgl_type *type, int bounds)
 {
     int64_t count = 1;
@@ -223,7 +338,11 @@ static void feed_one(lua_State *L, sgl_program *program, const char *name, const
     int64_t bytes = (count * bits_of(type->dtype) + 7) / 8;
     char text[SGLDSL_TYPE_TEXT];
     const void *data = NULL;
-    if (lua_type(L, -1) == LUA_TSTRING) {
+    row_layout layout;
+    bool rows = !lua_isnil(L, -1) && find_rows(L, bounds + 1, name, type, &layout);
+    if (rows) {
+        data = read_rows(L, name, type, &layout, bytes);
+    } else if (lua_type(L, -1) == LUA_TSTRING) {
         size_t given;
         data = lua_tolstring(L, -1, &given);
         if ((int64_t)given != bytes) {
@@ -247,7 +366,7 @@ static void feed_one(lua_State *L, sgl_program *program, const char *name, const
         sgldsl_error(L, "batch: it lacks the feed '%s' (%s)", name, sgldsl_type_text(type, text));
     }
     index_bound bound;
-    if (find_bound(L, bounds, name, &bound)) check_bound(L, name, type, data, count, &bound);
+    if (find_bound(L, bounds, name, &bound)) check_bound(L, name, type, data, count, &bound, rows ? &layout.pad : NULL);
     sgldsl_check(L, sgl_feed(program, name, data, (size_t)bytes));
 }
 
@@ -257,8 +376,8 @@ static int feed_batch(lua_State *L)
     sgldsl_push_job_call(L, "next_batch");
     lua_pushinteger(L, request->cursor);
     lua_pushboolean(L, request->is_eval);
-    lua_call(L, 3, 2);
-    int bounds = lua_gettop(L), batch = bounds - 1;
+    lua_call(L, 3, 3);
+    int bounds = lua_gettop(L) - 1, batch = bounds - 1;
     if (lua_isnil(L, batch)) {
         request->ended = true;
         return 0;
@@ -274,7 +393,7 @@ static int feed_batch(lua_State *L)
         lua_pushstring(L, name);
         lua_rawget(L, batch);
         feed_one(L, request->program, name, &type, bounds);
-        lua_settop(L, bounds);
+        lua_settop(L, bounds + 1);
     }
     return 0;
 }

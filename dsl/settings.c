@@ -98,7 +98,8 @@ int sgldsl_core_declare(lua_State *L)
 /* Keys that are no fields of a script: the stdlib and require ask for them by name. */
 static bool is_of_library(const char *key)
 {
-    return begins(key, "plan.") || begins(key, "job.") || begins(key, "require.") || strcmp(key, "data.path") == 0;
+    return begins(key, "plan.") || begins(key, "job.") || begins(key, "dim.") || begins(key, "require.") ||
+           strcmp(key, "data.path") == 0;
 }
 
 static void refuse_setting(lua_State *L, const char *script, const char *key, int fields)

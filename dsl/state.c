@@ -170,6 +170,7 @@ sgl_status sgldsl_new(sgl_vm *vm, const sgldsl_limits *limits, sgl_job **job)
 void sgldsl_free(sgl_job *job)
 {
     sgl_vm *vm = job->vm;
+    sgldsl_free_families(job);
     lua_close(job->L);                                        /* frees the graphs */
     if (job->session != NULL) sgl_session_free(job->session); /* and its programs */
     for (int i = 0; i < SGLDSL_SCRATCHES; i++) {

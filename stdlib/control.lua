@@ -128,12 +128,34 @@ local function slice(x, at)
 end
 
 --- One turn's y, written into the stack of all turns; a parameter is that stack.
-local function push(y, at, length)
+local function push(y, at, length, along)
   local dims = core.dims(y)
   table.insert(dims, 1, length)
   local stack = core.parameter(core.dtype(y), dims)
+  for _, name in ipairs(along) do core.padding_stack(stack, name) end
   dims[1] = 1
   return emit("dynamic_update", { stack, emit("reshape", { y }, { dims = dims }), at }, { axis = 0 })
+end
+
+-- The dims with buckets that a loop over `inputs` goes along, after the graph has been told so.
+local function tell_turn(at, inputs, reverse)
+  local along = {}
+  for name in pairs(trace.dims()) do
+    for _, leaf in ipairs(inputs) do
+      if core.padded(leaf.tensor, name, 0) then
+        along[#along + 1] = name
+        break
+      end
+    end
+  end
+  table.sort(along)
+  for _, name in ipairs(along) do core.padding_turn(at, name, reverse) end
+  return along
+end
+
+local function tell_likeness(made, carry)
+  if next(trace.dims()) == nil then return end
+  for i, leaf in ipairs(carry) do core.padding_like(made[i], leaf.tensor) end
 end
 
 local function zeros(dtype, dims) return emit("broadcast", { core.constant(0, dtype) }, { dims = dims }) end
@@ -157,14 +179,16 @@ function control.scan(f, init, xs, options)
     local index = core.parameter("i64", {})
     local made = parameters(carry)
     local at = options.reverse and emit("sub", { core.constant(length - 1, "i64"), index }) or index
+    local along = tell_turn(at, inputs, options.reverse)
+    tell_likeness(made, carry)
     local x = xs ~= nil and rebuild(xs, function(i) return slice(inputs[i].tensor, at) end) or nil
     local given = init ~= nil and rebuild(init, function(i) return made[i] end) or nil
-    local new, y = trace.turn(index, f, given, x, at)
+    local new, y = trace.turn(at, f, given, x, at)
     local results = init ~= nil and matching("scan", carry, "carry", new, "the function") or {}
     ys = y
     if y ~= nil then
       for _, leaf in ipairs(leaves("scan", "y", y)) do
-        results[#results + 1] = push(leaf.tensor, at, length)
+        results[#results + 1] = push(leaf.tensor, at, length, along)
         stacks[#stacks + 1] = { dtype = core.dtype(results[#results]), dims = core.dims(results[#results]) }
       end
     end
@@ -201,6 +225,7 @@ function control.while_loop(options)
     return function()
       local index = core.parameter("i64", {})
       local made = parameters(carry)
+      tell_likeness(made, carry)
       return finish(trace.turn(index, fn, rebuild(init, function(i) return made[i] end), index))
     end
   end

@@ -5,6 +5,7 @@
 
 local check = require "sgl.check"
 local core = require "sgl.core"
+local dims_of = require "sgl.dim"
 local base = require "sgl.nn.module"
 local loss_module = require "sgl.nn.loss"
 local make_plan = require "sgl.plan"
@@ -72,6 +73,10 @@ function job.new(given)
     if field and field ~= "ema" and not contains(numbers, field) then
       core.error(("job: there is no number '%s'%s"):format(field, names_of.hint(field, numbers)))
     end
+    local along = key:match "^dim%.(.*)$"
+    if along and not contains(dims_of.names(), along) then
+      core.error(("job: there is no dim '%s'%s"):format(along, names_of.hint(along, dims_of.names())))
+    end
     if field == "ema" then
       self.ema = text
       if flags[text] ~= nil then self.ema = flags[text] end
@@ -93,7 +98,7 @@ function job.new(given)
   self.plan = plan and getmetatable(plan) ~= nil and plan or make_plan(plan)
   if self.ema ~= nil then check.value("job", "ema", "flag", self.ema) end
   self.steps = self.steps or 1000
-  self.bounds = {}
+  self.bounds, self.pads, self.others = {}, {}, {}
   self.parameters, self.buffers = given.model:parameters(), given.model:buffers()
   if #self.parameters == 0 then core.error("job: the model has no parameters") end
   return core.job(setmetatable(self, Job))
@@ -104,6 +109,13 @@ local function context_of(self, mode)
     wanted_context = self.context, has_loss = self.loss ~= nil }
 end
 
+-- The extents of the dims where none are asked for: the largest.
+local function largest(self)
+  local extents = {}
+  for name, one in pairs(self.data.dims or {}) do extents[name] = one.dim.largest end
+  return extents
+end
+
 local function feed_names(self)
   local names = {}
   for name in pairs(self.data.feeds) do names[#names + 1] = name end
@@ -111,18 +123,38 @@ local function feed_names(self)
   return names
 end
 
+-- Declares what a feed with a dim is padded with: what the script says, else 0 until a loss is told what it ignores there.
+-- Returns the function to tell it by, or nil.
+local function padding_of(self, name, tensor)
+  local feed, told = self.data.feeds[name], false
+  local function declare(number)
+    self.pads[name] = number
+    core.padding(tensor, feed.dim.name, feed.axis, feed.axis - 1, number, false)
+  end
+  declare(feed.pad or 0)
+  if feed.pad then return nil end
+  return function(number)
+    if not told then declare(number) end
+    told = true
+  end
+end
+
 -- The declared feeds as tensors of the graph being traced.
 local function batch_of(self)
   local batch, names, fed = {}, feed_names(self), trace.context().fed
+  local extents = trace.context().extents
+  dims_of.enter(self.data.dims or {}, extents)
   for _, name in ipairs(names) do
-    local feed = self.data.feeds[name]
-    batch[name] = core.input("feed", name, feed.dtype, feed.dims)
+    local feed, shape = self.data.feeds[name], {}
+    for i, extent in ipairs(feed.dims) do shape[i] = dims_of.is(extent) and extents[extent.name] or extent end
+    batch[name] = core.input("feed", name, feed.dtype, shape)
   end
   if self.data.derive then self.data.derive(batch) end
   for name, tensor in pairs(batch) do
     local of_tokens = self.data.vocab and (name == "tokens" or name == "targets")
     if of_tokens or not self.data.vocab then
-      fed[tensor] = { name = name, vocab = of_tokens and self.data.vocab or nil }
+      fed[tensor] = { name = name, vocab = of_tokens and self.data.vocab or nil,
+        pad_with = self.data.feeds[name].dim and padding_of(self, name, tensor) }
     end
   end
   return setmetatable(batch, {
@@ -234,10 +266,11 @@ local function update_buffers(self, context)
   end
 end
 
---- One optimizer step. Feeds: the batch, step, seed. Fetches: loss, lr, grad_norm, and what sgl.log named.
-function job.trace_train(self)
+-- One optimizer step, with these extents of its dims.
+local function traced_train(self, extents)
   return core.trace("train", function()
     local context = context_of(self, "train")
+    context.extents = extents
     trace.run(context, function()
       context.seed, context.step = scalar "seed", scalar "step"
       context.here = core.here(self.loss or self.step)
@@ -270,13 +303,13 @@ function job.trace_train(self)
   end)
 end
 
---- Loss of one batch, nothing learnt. Fetches: loss_sum and count. nil for jobs with a step of their own.
-function job.trace_eval(self)
+-- Loss of one batch, nothing learnt. nil for jobs with a step of their own.
+local function traced_eval(self, extents)
   if not self.loss then return nil end
   local averages = averages_of(self)
   return core.trace("eval", function()
     local context = context_of(self, "eval")
-    context.averages = averages
+    context.averages, context.extents = averages, extents
     trace.run(context, function()
       local mean, count = traced_loss(self, batch_of(self))
       keep_bounds(self, context)
@@ -285,6 +318,44 @@ function job.trace_eval(self)
     end)
   end)
 end
+
+-- Another bucket of the dim, or where there is one alone half of it: to see what in a trace depends on the extent.
+local function other_extents(one, name, extents)
+  local other = {}
+  for key, extent in pairs(extents) do other[key] = extent end
+  local extent = extents[name]
+  for _, bucket in ipairs(one.dim.buckets) do
+    if bucket ~= extent then
+      other[name] = bucket
+      return other
+    end
+  end
+  other[name] = extent > 1 and extent // 2 or 2
+  return other
+end
+
+-- The graph of a choice of buckets, held to the promise that padding changes no number.
+local function with_extents(self, which, trace_graph, extents)
+  local graph, dims = trace_graph(self, extents), self.data.dims or {}
+  if not graph or next(dims) == nil then return graph end
+  core.padding_check(graph)
+  for name, one in pairs(dims) do
+    local other = other_extents(one, name, extents)
+    local key = which .. " " .. dims_of.text(other)
+    self.others[key] = self.others[key] or trace_graph(self, other)
+    core.padding_compare(graph, self.others[key], name)
+  end
+  self.others[which .. " " .. dims_of.text(extents)] = graph
+  return graph
+end
+
+--- One optimizer step. Feeds: the batch, step, seed. Fetches: loss, lr, grad_norm, and what sgl.log named.
+---@param extents table<string, integer>? of the dims; default: the largest
+function job.trace_train(self, extents) return with_extents(self, "train", traced_train, extents or largest(self)) end
+
+--- Loss of one batch, nothing learnt. Fetches: loss_sum and count. nil for jobs with a step of their own.
+---@param extents table<string, integer>? of the dims; default: the largest
+function job.trace_eval(self, extents) return with_extents(self, "eval", traced_eval, extents or largest(self)) end
 
 -- The model's logits [1, vocab] of tokens [1, length]: of the last one, or where there are several of number `last`.
 local function next_logits(self, length)
@@ -305,7 +376,7 @@ end
 --- Logits of the next token. Feeds: tokens i32 [1, 1], position i64 []. Fetch: logits [1, vocab].
 function job.trace_decode(self)
   local context = context_of(self, "decode")
-  context.context, context.generating = self.context or self.data.seq, true
+  context.context, context.generating = job.number(self, "context"), true
   if not context.context then return nil end
   context.averages = averages_of(self)
   return core.trace("decode", function()
@@ -319,7 +390,7 @@ end
 -- The same from a text, without caches. Feeds: tokens i32 [1, n], last i64 []. Fetch: logits [1, vocab] after token
 -- number `last`.
 local function trace_text(self, name, most)
-  local context, length = context_of(self, "eval"), self.context or self.data.seq
+  local context, length = context_of(self, "eval"), job.number(self, "context")
   if not length or length < 2 then return nil end
   context.generating, context.averages = true, averages_of(self)
   return core.trace(name, function()
@@ -356,13 +427,12 @@ function job.data_config(self)
   return self.data
 end
 
---- One batch of Lua data: { feed = flat list }, or nil past the last. A graph need not read every feed.
----@param cursor integer
----@param is_eval boolean
----@return table?
----@return table<string, { below: integer, ignore: integer? }>? bounds what layers choose rows by
-function job.next_batch(self, cursor, is_eval)
-  if not self.data.next then return nil end
+-- What the data function gives for the cursor, and how long its rows are along the dims. It is kept until it is fed, so
+-- that a batch is made once, whoever asks how long it is before.
+local function made_batch(self, cursor, is_eval)
+  local waiting = self.waiting
+  if waiting and waiting.cursor == cursor and waiting.is_eval == is_eval then return waiting end
+  self.waiting = nil
   local batch = self.data.next(cursor, is_eval)
   if type(batch) == "table" then
     for name in pairs(batch) do
@@ -373,16 +443,101 @@ function job.next_batch(self, cursor, is_eval)
       end
     end
   end
-  return batch, self.bounds
+  local made = { cursor = cursor, is_eval = is_eval, batch = batch }
+  if type(batch) == "table" and next(self.data.dims or {}) ~= nil then
+    made.lengths = dims_of.measure(self.data.dims, self.data.feeds, batch, self.here)
+  end
+  self.waiting = made
+  return made
+end
+
+--- One batch of Lua data: { feed = flat list, or rows of a dim }, or nil past the last. A graph need not read every feed.
+---@param cursor integer
+---@param is_eval boolean
+---@return table?
+---@return table<string, { below: integer, ignore: integer? }>? bounds what layers choose rows by
+---@return table<string, { dim: string, axis: integer, pad: number }>? padded the feeds that have a dim
+function job.next_batch(self, cursor, is_eval)
+  if not self.data.next then return nil end
+  local made = made_batch(self, cursor, is_eval)
+  self.waiting = nil
+  if not made.lengths then return made.batch, self.bounds end
+  local batch, padded = {}, {}
+  for name, value in pairs(made.batch) do
+    local feed = self.data.feeds[name]
+    batch[name] = value
+    if feed.dim then
+      padded[name] = { dim = feed.dim.name, axis = feed.axis, pad = self.pads[name] or feed.pad or 0 }
+    end
+  end
+  for name, lengths in pairs(made.lengths) do batch["dim." .. name] = lengths end
+  return batch, self.bounds, padded
+end
+
+---- by buckets ----
+
+--- The choice of buckets that a batch needs, as text ("" without dims), and how many tokens it has; nil past the last.
+---@param cursor integer
+---@param is_eval boolean
+---@return string?
+---@return integer? tokens elements of the feed `tokens` without padding, where it has a dim
+function job.choose(self, cursor, is_eval)
+  local dims = self.data.dims or {}
+  if next(dims) == nil then return "" end
+  local made, tokens = made_batch(self, cursor, is_eval), nil
+  if made.batch == nil then
+    self.waiting = nil
+    return nil
+  end
+  if not made.lengths then return dims_of.text(largest(self)) end -- what it is in place of a table is told when it is fed
+  local feed = self.data.feeds.tokens
+  if feed and feed.dim and made.batch.tokens then
+    tokens = 0
+    for _, length in ipairs(made.lengths[feed.dim.name]) do tokens = tokens + length end
+    for i = feed.axis + 2, #feed.dims do tokens = tokens * feed.dims[i] end
+  end
+  local extents = dims_of.choose(dims, made.lengths)
+  local text = dims_of.text(extents)
+  self.choices = self.choices or {}
+  self.choices[text] = extents
+  return text, tokens
+end
+
+--- Choice `index` (from 0) of buckets as text, the smallest first; nil past the last.
+---@param index integer
+---@return string?
+function job.choice(self, index)
+  local extents = dims_of.choices(self.data.dims or {})[index + 1]
+  if not extents then return nil end
+  local text = dims_of.text(extents)
+  self.choices = self.choices or {}
+  self.choices[text] = extents
+  return text
+end
+
+--- The graph of a choice that choose or choice gave.
+---@param which "train"|"eval"
+---@param text string
+function job.trace_choice(self, which, text)
+  return job["trace_" .. which](self, (self.choices or {})[text])
 end
 
 --- A number of the job, or nil. context: positions of the decode caches; bytes: 1 where tokens are the bytes of a text;
 --- eval_batches: of Lua data 32 unless the job says otherwise, else all; counts_targets: 1 where the traced loss is a
---- mean over so many targets.
+--- mean over so many targets; dims: how many dims with buckets its feeds have.
 ---@param key string
 ---@return number?
 function job.number(self, key)
-  if key == "context" then return self.context or self.data.seq end
+  if key == "context" then
+    local name, one = next(self.data.dims or {})
+    local longest = name and next(self.data.dims, name) == nil and one.dim.largest or nil
+    return self.context or self.data.seq or longest
+  end
+  if key == "dims" then
+    local count = 0
+    for _ in pairs(self.data.dims or {}) do count = count + 1 end
+    return count
+  end
   if key == "bytes" then return self.data.format == "bytes" and 1 or 0 end
   if key == "counts_targets" then return self.counts_targets and 1 or 0 end
   if key == "eval_batches" and self.data.next and not self[key] then return 32 end -- Lua may give batches without end

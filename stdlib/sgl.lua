@@ -21,7 +21,7 @@ local libraries = { nn = true, optim = true, data = true, models = true }
 
 local names = {
   "nn", "optim", "data", "models", "config", "plan", "job", "grad", "log", "state", "update", "custom", "scan",
-  "while_loop", "cond", "lora",
+  "while_loop", "cond", "lora", "dim",
 }
 for op in pairs(ops) do names[#names + 1] = op end
 table.sort(names)
@@ -46,6 +46,7 @@ sgl.job = require("sgl.job").new
 
 sgl.custom = require "sgl.custom"
 sgl.lora = require "sgl.lora"
+sgl.dim = require("sgl.dim").new
 sgl.grad, sgl.state, sgl.update = step.grad, step.state, step.update
 
 local control = require "sgl.control"

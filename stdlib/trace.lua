@@ -29,6 +29,7 @@ local now
 ---@field low table<sgl.tensor, table> by a weight with an adapter: { weight, a, b, scale }
 ---@field whole table<sgl.tensor, sgl.tensor> the same weights by those without it
 ---@field here string? the line of the loss function
+---@field dims table<string, table> dims with buckets by their names: { dim, extent, rows, lengths, mask }
 ---@field wanted_context integer? the context that the job asks for
 
 --- Runs fn(...) with `context` as the trace at hand; what an error leaves behind is undone by the next trace.
@@ -39,7 +40,7 @@ function trace.run(context, fn, ...)
   now = context
   context.path, context.ordinals, context.logs = "", {}, {}
   context.learnt, context.fed, context.counts = {}, {}, {}
-  context.low, context.whole = {}, {}
+  context.low, context.whole, context.dims = {}, {}, {}
   context.buffers, context.owed, context.reported, context.terms = {}, {}, {}, {}
   local function done(...)
     now = nil
@@ -58,6 +59,10 @@ function trace.is_tracing() return now ~= nil end
 function trace.dtype() return current("parameter").dtype end
 function trace.path() return current("path").path end
 function trace.context() return current("context") end
+
+--- The dims with buckets of the trace at hand, by their names; none outside of one.
+---@return table<string, table>
+function trace.dims() return now and now.dims or {} end
 
 --- i64 [] zero, or the position of the first token in a decode step.
 function trace.position()
@@ -172,6 +177,7 @@ function trace.bound(where, indices, rows, ignore)
     core.error(what:format(where, fed.name, fed.vocab, rows))
   end
   fed.below, fed.ignore = math.min(fed.below or rows, rows), ignore
+  if ignore and fed.pad_with then fed.pad_with(ignore) end
   return true
 end
 

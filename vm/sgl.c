@@ -136,6 +136,7 @@ void sgl_graph_free(sgl_graph *graph)
 {
     if (!graph) return;
     sglsession_link_out(&graph->link);
+    sglsession_forget_padding(graph);
     sglir_graph_free(graph->ir);
     sglcore_free(&graph->vm->env, graph, sizeof *graph);
 }

@@ -229,6 +229,29 @@ SGL_API sgl_status sgl_graph_recompute(sgl_graph *graph, const char *path);
 SGL_API sgl_status sgl_output_fetch(sgl_graph *graph, const char *name, sgl_value value);
 SGL_API sgl_status sgl_output_update(sgl_graph *graph, const char *name, sgl_value value);
 
+/* Dims with buckets. A dim is as long as the longest row of a batch; a graph is traced, and frozen, for each of a few
+ * lengths of it (buckets), and shorter rows are padded. What follows holds a graph to the promise that padding changes no
+ * number: feeds, and masks made of how long each row is, are declared; sgl_padding_check then finds whether anything that the
+ * graph gives back depends on padding, and names the op that lets it in. */
+
+/* Along dimension `axis` of `value`, a feed or (computed 1, right after it was made) a mask, runs the dim: beyond a row's
+ * own length stands `content` (NaN: anything). rows: the dimension whose entries are the rows, -1: there is one row. A feed
+ * may be declared anew. */
+SGL_API sgl_status sgl_padding_declare(sgl_graph *graph, sgl_value value, const char *dim, int axis, int rows,
+                                       double content, int computed);
+/* For loops, told in an open region, before what uses them: `parameter` begins as `first`; `place`, i64[], is where along the
+ * dim the turn at hand is (reverse: turns go from the end); each turn writes its own entry of `parameter`. */
+SGL_API sgl_status sgl_padding_like(sgl_graph *graph, sgl_value parameter, sgl_value first);
+SGL_API sgl_status sgl_padding_turn(sgl_graph *graph, sgl_value place, const char *dim, int reverse);
+SGL_API sgl_status sgl_padding_stack(sgl_graph *graph, sgl_value parameter, const char *dim);
+/* Whether the dim runs along dimension `axis` of the value: 1, its entries in their order; 2, made one with others; 0. */
+SGL_API sgl_status sgl_padding_find(sgl_graph *graph, sgl_value value, const char *dim, int axis, int *found);
+/* TYPE, and the message names the line, when an output of the graph depends on padding. */
+SGL_API sgl_status sgl_padding_check(sgl_graph *graph);
+/* TYPE, and the message names the line, when the graph differs from `other`, the same one traced with another bucket of the
+ * dim, in more than its extents. */
+SGL_API sgl_status sgl_padding_compare(sgl_graph *graph, const sgl_graph *other, const char *dim);
+
 /* Walks the op table: name, and a line of its documentation, NULL past the end. For completion and help. */
 SGL_API const char *sgl_op_name(int index);
 SGL_API const char *sgl_op_help(int index);
@@ -400,14 +423,24 @@ SGL_API sgl_status sgl_tokens_ngram_loss(sgl_tokens *tokens, int order, double *
 
 /* What one step gave: the rank-0 fetches of the train program by name ("loss", "lr", "grad_norm", logged values). */
 typedef struct sgl_step_record {
-    int64_t step;   /* of the step just done, from 1 */
-    int64_t steps;  /* asked for */
-    int64_t tokens; /* elements of the feed "tokens" in one step; 0 without one */
+    int64_t step;        /* of the step just done, from 1 */
+    int64_t steps;       /* asked for */
+    int64_t tokens;      /* elements of the feed "tokens" in this step, without padding; 0 without one */
+    int64_t tokens_done; /* of this step and all before it, start_tokens included */
+    const char *bucket;  /* of this step, as in sgl_bucket; "" when nothing picks */
     double step_ms;
     int count;
     const char *const *names;
     const double *values;
 } sgl_step_record;
+
+/* The program that takes a batch of data whose rows differ in length. */
+typedef struct sgl_bucket {
+    sgl_program *program;
+    const char *text; /* "seq=512", "src=64,tgt=32"; "" where the data have no dim with buckets */
+    int64_t tokens;   /* elements of the batch's "tokens" without padding; -1: as many as the feed of the program has */
+    int fresh;        /* 1: it was frozen just now */
+} sgl_bucket;
 
 typedef struct sgl_train_config {
     sgl_program *train;
@@ -415,19 +448,23 @@ typedef struct sgl_train_config {
     sgl_tokens *tokens; /* fills the feeds "tokens" and "targets"; NULL: `feed` does */
     /* Called before each step (evaluation: is_eval 1, cursor counts its batches; it returns NOT_FOUND past the last). */
     sgl_status (*feed)(void *user, sgl_program *program, int64_t cursor, int is_eval);
+    /* Called before `feed`: which program takes the batch (sgl_family_pick); NULL: always `train`, and `eval`. It must be of
+     * the session and fetch what `train` (`eval`) fetches. NOT_FOUND as feed. */
+    sgl_status (*pick)(void *user, int64_t cursor, int is_eval, sgl_bucket *bucket);
     void *user;
     /* Steps already done (from a checkpoint's meta); the data cursor of step s is s - 1. Where it is not 0, checkpoints of later
      * steps in `out`, of a branch that the run leaves, are renamed to step-NNNNNNNN.aside, with a warning. */
     int64_t start_step;
-    int64_t evaluated; /* step of the last evaluation (from meta), 0: none; one left out at start_step is made up */
-    int64_t steps;     /* of the whole run */
-    int64_t stop_at;   /* leave after this step; 0: at `steps` */
-    uint64_t seed;     /* of dropout and other random ops */
+    int64_t start_tokens; /* where something picks: tokens of the steps already done (meta "tokens") */
+    int64_t evaluated;    /* step of the last evaluation (from meta), 0: none; one left out at start_step is made up */
+    int64_t steps;        /* of the whole run */
+    int64_t stop_at;      /* leave after this step; 0: at `steps` */
+    uint64_t seed;        /* of dropout and other random ops */
     int64_t eval_every, eval_batches; /* 0: only at the end / all of the held-out part */
     int64_t save_every;               /* 0: only at the end */
     int keep;
     const char *out;  /* folder of checkpoints; NULL: none are written */
-    const char *meta; /* a JSON object kept in every checkpoint beside step, seed and evaluated */
+    const char *meta; /* a JSON object kept in every checkpoint beside step, seed, evaluated and (picked) tokens */
     sgl_status (*on_step)(void *user, const sgl_step_record *record); /* may be NULL; a status other than OK stops */
     sgl_status (*on_eval)(void *user, int64_t step, double loss, int64_t count);
     sgl_status (*on_save)(void *user, int64_t step, const char *path);
@@ -492,15 +529,29 @@ SGL_API void sgl_job_free(sgl_job *job);
  *   "decode" one generation step (NOT_FOUND when the job declares no context)
  *   "export" fetches each parameter and buffer by its name, with adapters merged and averages in place as the job says
  *   "few"    what sgl_generate_agrees compares it with (NOT_FOUND too for a context of 1)
- *   "text"   in its place where they do not agree: the context read anew for each token (NOT_FOUND as few) */
+ *   "text"   in its place where they do not agree: the context read anew for each token (NOT_FOUND as few)
+ * Where the data have dims with buckets (sgl.dim), train and eval are those of the largest ones; a family has the others. */
 SGL_API sgl_status sgl_job_graph(sgl_job *job, const char *which, sgl_graph **graph);
 SGL_API sgl_status sgl_job_plan(sgl_job *job, sgl_plan **plan);
 /* The data that the script declares with data.text or data.tokens, opened (owned by the VM); NOT_FOUND for other jobs. */
 SGL_API sgl_status sgl_job_tokens(sgl_job *job, sgl_tokens **tokens);
-/* For jobs whose data is a Lua function: calls it and feeds what it returns. Fits sgl_train_config.feed (user: the job).
- * NOT_FOUND when it returns nil. */
+/* For jobs whose data is a Lua function: calls it and feeds what it returns, rows of a dim padded to the extent that the
+ * program has; a longer row is an error. Fits sgl_train_config.feed (user: the job). NOT_FOUND when it returns nil. */
 SGL_API sgl_status sgl_job_feed(void *job, sgl_program *program, int64_t cursor, int is_eval);
-/* A number that the job table gives ("steps", "eval_every", "save_every", "seed", ...); NOT_FOUND when it does not. */
+/* The programs of "train" or "eval" of a job, one for each choice of buckets of its dims (one, where it has none), traced and
+ * frozen in the session when they are first needed, and kept. plan may be NULL. A family is freed before its job and session:
+ * by sgl_family_free, or with the job. */
+typedef struct sgl_family sgl_family;
+SGL_API sgl_status sgl_family_new(sgl_job *job, sgl_session *session, const sgl_plan *plan, const char *which,
+                                  sgl_family **family);
+SGL_API void sgl_family_free(sgl_family *family);
+/* Makes batch `cursor` and gives the program with the smallest buckets that hold its longest rows; sgl_job_feed of the same
+ * cursor feeds that batch. NOT_FOUND as sgl_job_feed; SCRIPT when a row is longer than the largest bucket. */
+SGL_API sgl_status sgl_family_pick(sgl_family *family, int64_t cursor, int is_eval, sgl_bucket *bucket);
+/* Choice `index` of buckets, the smallest first; text NULL past the end. tokens is -1. */
+SGL_API sgl_status sgl_family_at(sgl_family *family, int index, sgl_bucket *bucket);
+/* A number that the job table gives ("steps", "eval_every", "save_every", "seed", ...), or "dims": of how many dims with
+ * buckets its data are; NOT_FOUND when it does not. */
 SGL_API sgl_status sgl_job_number(sgl_job *job, const char *key, double *value);
 /* What a checkpoint keeps so that generation needs the folder alone: a JSON object with the script's path and text and
  * the settings. Owned by the job. */

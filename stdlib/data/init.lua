@@ -4,6 +4,7 @@
 
 local check = require "sgl.check"
 local core = require "sgl.core"
+local dims_of = require "sgl.dim"
 local ops = require "sgl.ops"
 
 ---@class sgl.data
@@ -54,6 +55,9 @@ local function tokens(kind, options, fields, format, vocab)
     pack = "flag?", document_end = "count?" } do
     fields[name] = value
   end
+  if type(options) == "table" and dims_of.is(options.seq) then
+    core.error(where .. ": it gives windows of one length, so seq is an integer; rows of many lengths are for data.batches")
+  end
   check.options(where, options, fields)
   if format and not formats[format] then
     core.error(("%s: there is no format '%s'; there are u16, u32 and llmc"):format(where, format))
@@ -85,20 +89,35 @@ function data.tokens(options)
   return tokens("tokens", options, { vocab = "size", format = "text?" }, given.format, given.vocab)
 end
 
---- Batches made by Lua: next(cursor, is_eval) returns { feed = flat list of numbers, ... }, or nil past the last.
----@param options { feeds: table<string, { dtype: string, dims: integer[] }>, next: fun(cursor: integer, is_eval: boolean): table? }
+--- Batches made by Lua: next(cursor, is_eval) returns { feed = flat list of numbers, ... }, or nil past the last. Where a
+--- feed has an sgl.dim (as its first dimension, or behind the rows) it is given as a list of rows, each as long as it is.
+--- pad: what stands behind a row's end; by default what the loss ignores where the feed is its targets, else 0.
+---@param options { feeds: table<string, { dtype: string, dims: (integer|sgl.dim)[], pad: number? }>, next: fun(cursor: integer, is_eval: boolean): table? }
 ---@return table
 function data.batches(options)
   check.options("data.batches", options, { feeds = "any", next = "call" })
   if type(options.feeds) ~= "table" then core.error("data.batches: give feeds = { name = { dtype =, dims = } }") end
+  local feeds = {}
   for name, feed in pairs(options.feeds) do
     local where = ("data.batches: feed '%s'"):format(tostring(name))
-    check.options(where, feed, { dtype = "text", dims = "any" })
+    check.options(where, feed, { dtype = "text", dims = "any", pad = "any?" })
     core.check_dtype(feed.dtype, where)
     if type(feed.dims) ~= "table" then core.error(where .. ": dims must be a list of extents") end
-    for i, extent in ipairs(feed.dims) do check.value(where, "extent " .. i, "count", extent) end
+    for i, extent in ipairs(feed.dims) do
+      if not dims_of.is(extent) then check.value(where, "extent " .. i, "count", extent) end
+    end
+    if feed.pad ~= nil and type(feed.pad) ~= "number" then
+      core.error(("%s: pad must be a number, not %s"):format(where, check.show(feed.pad)))
+    end
+    feeds[name] = { dtype = feed.dtype, dims = feed.dims, pad = feed.pad }
   end
-  return setmetatable({ kind = "batches", feeds = options.feeds, next = options.next }, Source)
+  local dims = dims_of.of_feeds(feeds, "data.batches")
+  for name, feed in pairs(feeds) do
+    if feed.pad and not feed.dim then
+      core.error(("data.batches: feed '%s': pad is for feeds that have an sgl.dim"):format(name))
+    end
+  end
+  return setmetatable({ kind = "batches", feeds = feeds, dims = dims, next = options.next }, Source)
 end
 
 return data

@@ -1,6 +1,7 @@
 --- nn.attention: multi-head attention with grouped key and value heads (Vaswani et al., arXiv:1706.03762; Ainslie et
 --- al., arXiv:2305.13245), of a sequence to itself or to another one.
---- Comes in: x [batch, t, dim] and, when called, who may see whom: `mask` bool [batch, t] (false: padding),
+--- Comes in: x [batch, t, dim] and, when called, who may see whom: `mask` bool [batch, t] (false: padding; that of an
+--- sgl.dim is known by itself),
 --- `documents` integer [batch, t] (equal within a document), or `context` [batch, s, context_dim] with `context_mask`
 --- bool [batch, s]. Goes out: the shape of x.
 --- Weights wq [heads * head_dim, dim], wk and wv [kv_heads * head_dim, dim or context_dim], wo [dim, heads * head_dim],
@@ -10,6 +11,7 @@
 
 local core = require "sgl.core"
 local check = require "sgl.check"
+local dims_of = require "sgl.dim"
 local base = require "sgl.nn.module"
 local cache = require "sgl.nn.cache"
 local initial = require "sgl.nn.initial"
@@ -77,9 +79,23 @@ local function places(documents)
   return ops.recurrence(follows, follows, 1)
 end
 
+-- What is not causal sees the padding of a dim with buckets, unless a mask says where it is.
+local function with_masks(call, x, options)
+  local function mask_of(tensor)
+    return core.is_tensor(tensor) and core.rank(tensor) == 3 and dims_of.mask_of(tensor) or nil
+  end
+  local own = { mask = call.mask, documents = call.documents, context = call.context, context_mask = call.context_mask }
+  if own.context then
+    own.context_mask = own.context_mask or mask_of(own.context)
+  elseif options.causal == false then
+    own.mask = own.mask or mask_of(x)
+  end
+  return own
+end
+
 -- What a call says, checked: segments of the queries and of the keys, and positions for rope.
 local function sight(call, x, options)
-  call = check.options("attention", call, called_with)
+  call = with_masks(check.options("attention", call, called_with), x, options)
   local batch, length = ops.shape(x, 0), ops.shape(x, 1)
   if call.mask then check_tensor("mask", call.mask, bools, batch, length) end
   if call.documents then check_tensor("documents", call.documents, integers, batch, length) end

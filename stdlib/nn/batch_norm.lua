@@ -2,12 +2,14 @@
 --- of samples (Ioffe, Szegedy, arXiv:1502.03167).
 --- Comes in: x [n, s..., channels]. Goes out: the same shape. Weight (the gain) and bias [channels]; buffers
 --- running_mean and running_var [channels] follow the statistics while training and take their place otherwise.
+--- Padding of an sgl.dim along dimension 1 is in no statistics.
 --- This layer couples samples. `group` names how many: by default all n, also where the plan cuts the batch into
 --- micro-batches, which then wait for one another in each such layer; with group = g every g samples that follow each
 --- other have statistics of their own (Hoffer et al., arXiv:1705.08741), and micro-batches of a multiple of g are free.
 
 local core = require "sgl.core"
 local check = require "sgl.check"
+local dims_of = require "sgl.dim"
 local base = require "sgl.nn.module"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
@@ -24,6 +26,20 @@ local function grouped(x, group)
   for i = 2, #dims do shape[i + 1] = dims[i] end
   for i = 2, #dims - 1 do count = count * dims[i] end
   return ops.reshape(x, shape), count
+end
+
+-- Mean and variance of each channel over what is no padding along dimension 1, how many numbers that is, and x - mean.
+local function without_padding(x, entry)
+  local dims, axes, shape, others = ops.shape(x), { 0 }, { entry.rows, entry.extent }, 1
+  for axis = 1, #dims - 2 do axes[axis + 1] = axis end
+  for axis = 2, #dims - 1 do shape[axis + 1] = 1 end
+  for axis = 3, #dims - 1 do others = others * dims[axis] end
+  local mask = ops.reshape(entry.mask, shape)
+  local count = ops.sum(ops.cast(mask, core.dtype(x))) * others
+  local mean = ops.sum(ops.select(mask, x, 0), axes, true) / count
+  local centred = x - mean
+  local held = ops.select(mask, centred, 0)
+  return mean, ops.sum(held * held, axes, true) / count, count, centred
 end
 
 -- Moves a buffer towards the mean of the groups' statistics [groups, channels].
@@ -44,7 +60,17 @@ return function(channels, options)
   local running_mean = base.buffer { channels, init = initial.zeros }
   local running_var = base.buffer { channels, init = initial.ones }
 
+  local function by_rows(x, entry)
+    if options.group then core.error("batch_norm: rows of '" .. entry.dim.name .. "' are normalized together: no group") end
+    local mean, variance, count, centred = without_padding(x, entry)
+    follow(running_mean, ops.reshape(mean, 1, channels), momentum)
+    follow(running_var, ops.reshape(variance, 1, channels) * (count / ops.maximum(count - 1, 1)), momentum)
+    return centred * ops.rsqrt(variance + eps)
+  end
+
   local function by_batch(x)
+    local entry = dims_of.along(x, 1)
+    if entry and entry.rows == ops.shape(x, 0) then return by_rows(x, entry) end
     local parts, count = grouped(x, options.group)
     local axes = {}
     for axis = 1, core.rank(parts) - 2 do axes[axis] = axis end

@@ -5,6 +5,7 @@
 
 local core = require "sgl.core"
 local check = require "sgl.check"
+local dims_of = require "sgl.dim"
 local base = require "sgl.nn.module"
 local ops = require "sgl.ops"
 local trace = require "sgl.trace"
@@ -17,7 +18,9 @@ return function(rate)
     if rate == 0 or trace.mode() ~= "train" then return x end
     local context = trace.context()
     local start, id = core.constant(0, "i64"), trace.random_id()
-    local uniform = ops.random_uniform(context.seed, context.step, start, id, ops.shape(x), core.dtype(x))
+    local uniform = dims_of.draw(x, function(dims)
+      return ops.random_uniform(context.seed, context.step, start, id, dims, core.dtype(x))
+    end)
     return ops.select(ops.less(uniform, rate), core.constant(0, core.dtype(x)), x * (1 / (1 - rate)))
   end)
 end

@@ -1,6 +1,7 @@
 --- nn.moe: a feed-forward layer of many experts, of which each token sees the top_k that a router gives it (Shazeer et
 --- al., arXiv:1701.06538; Fedus et al., arXiv:2101.03961).
---- Comes in: x [batch, t, dim] and, when called, `mask` bool [batch, t] (false: padding, seen by no expert). Goes out:
+--- Comes in: x [batch, t, dim] and, when called, `mask` bool [batch, t] (false: padding, seen by no expert; that of
+--- an sgl.dim is known by itself). Goes out:
 --- the shape of x: the sum of gate * expert(x), expert(x) = down(activation(gate(x)) * up(x)). Weights router [experts,
 --- dim], gate and up [experts, hidden, dim], down [experts, dim, hidden]; buffer bias [experts].
 --- Without `capacity` every expert computes every token, and what is not chosen counts nothing: exact, and of the cost
@@ -13,6 +14,7 @@ local core = require "sgl.core"
 local activation_of = require "sgl.nn.activation"
 local base = require "sgl.nn.module"
 local check = require "sgl.check"
+local dims_of = require "sgl.dim"
 local dispatch = require "sgl.nn.moe_dispatch"
 local initial = require "sgl.nn.initial"
 local ops = require "sgl.ops"
@@ -42,8 +44,13 @@ local function read(options)
 end
 
 -- [batch, t]: 1 where there is a token, 0 where there is padding; nil: tokens everywhere.
-local function present_of(call, x, dtype)
-  local mask = check.options("moe", call, { mask = "any?" }).mask
+local function present_of(call, x, dtype, capacity)
+  local padded = dims_of.along(x, 1)
+  if padded and capacity then
+    core.error(("moe: a capacity counts all places of a sequence, and those of '%s' are padded: leave capacity out"):format(
+      padded.dim.name))
+  end
+  local mask = check.options("moe", call, { mask = "any?" }).mask or dims_of.mask_of(x)
   if not mask then return nil end
   if not core.is_tensor(mask) or core.dtype(mask) ~= "bool" or core.rank(mask) ~= 2 or
       ops.shape(mask, 0) ~= ops.shape(x, 0) or ops.shape(mask, 1) ~= ops.shape(x, 1) then
@@ -144,7 +151,7 @@ return function(options)
       core.error(("moe: x must be [batch, t, %d], not %s"):format(options.dim, tostring(x)))
     end
     local dtype = core.dtype(x)
-    local present, bias = present_of(call, x, dtype), weights.bias
+    local present, bias = present_of(call, x, dtype, options.capacity), weights.bias
     local logits = ops.linear(x, weights.router())
     local scores, choice, gates = route(options, logits, present, bias and bias())
     local counts, tokens = counts_of(options, choice, present, dtype)

@@ -6,6 +6,7 @@
 
 local core = require "sgl.core"
 local check = require "sgl.check"
+local dims_of = require "sgl.dim"
 local base = require "sgl.nn.module"
 local cache = require "sgl.nn.cache"
 local control = require "sgl.control"
@@ -33,6 +34,13 @@ local function first_state(where, names, given, batch, hidden, dtype)
   return state, function(last)
     for _, name in ipairs(names) do keepers[name](last[name]) end
   end
+end
+
+-- Where a row is over, its state stays as it was: the last one is that of its last place, in either direction.
+local function kept(mask, after, before)
+  local state = {}
+  for name, value in pairs(after) do state[name] = ops.select(mask, value, before[name]) end
+  return state
 end
 
 --- A module of the weights wx [gates * hidden, input], wh [gates * hidden, hidden] and the biases.
@@ -64,10 +72,13 @@ function recurrent.new(where, sizes, options, biases, names, cell)
     for name, parameter in pairs(children) do weights[name] = parameter() end
     local along = ops.transpose(ops.linear(x, wx(), weights.bx), 1, 0, 2) -- [t, batch, gates * hidden]
     local first, keep = first_state(where, names, state, ops.shape(x, 0), hidden, core.dtype(x))
-    local last, h = control.scan(function(before, projected)
-      local after = cell(weights, projected, before)
+    local mask = dims_of.mask_of(x)
+    local inputs = { projected = along, mask = mask and ops.unsqueeze(ops.transpose(mask, 1, 0), -1) }
+    local last, h = control.scan(function(before, given)
+      local after = cell(weights, given.projected, before)
+      if mask then after = kept(given.mask, after, before) end
       return after, after.h
-    end, first, along, { reverse = options.reverse })
+    end, first, inputs, { reverse = options.reverse })
     keep(last)
     return ops.transpose(h, 1, 0, 2), last
   end)

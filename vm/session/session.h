@@ -11,6 +11,7 @@
 
 #include "exec/device.h"
 #include "ir/ir.h"
+#include "ir/padding.h"
 #include "passes/pass.h"
 #include "plan/plan.h"
 #include "store/store.h"
@@ -39,6 +40,7 @@ struct sgl_graph {
     sglsession_link link;
     sgl_vm *vm;
     sglir_graph *ir;
+    sglir_padding *padding; /* NULL: no dim with buckets was declared */
 };
 
 struct sgl_plan {
@@ -104,6 +106,8 @@ void sglsession_link_in(sglsession_link **list, sglsession_link *link);
 /* The host's handle of a graph, in the VM's list; the graph is freed when there is no memory for it. */
 sgl_status sglsession_graph_take(sgl_vm *vm, sglir_graph *ir, sgl_graph **graph);
 void sglsession_link_out(sglsession_link *link);
+/* Frees what was declared of the graph's padding. */
+void sglsession_forget_padding(sgl_graph *graph);
 
 /* Every parameter, state and cache of the session by name: where it lies in the state block. Returns false past the end. */
 typedef struct sglsession_state {

@@ -19,10 +19,13 @@ typedef struct trainer {
     int64_t end;       /* leave after this one */
     int64_t saved;     /* step of the last checkpoint, written or tried, -1: none yet */
     int64_t evaluated; /* step of the last evaluation, -1: none yet */
-    int64_t tokens;    /* per step */
-    bool lost;         /* a step failed, or was stopped within: nothing is saved after it */
-    bool interrupted;  /* what gives the data was interrupted */
-    int count;         /* rank-0 fetches */
+    int64_t tokens;    /* of the step at hand */
+    int64_t tokens_done;
+    const char *bucket;
+    bool frozen;      /* its program, just now */
+    bool lost;        /* a step failed, or was stopped within: nothing is saved after it */
+    bool interrupted; /* what gives the data was interrupted */
+    int count;        /* rank-0 fetches */
     const char **names;
     double *values;
 } trainer;
@@ -72,13 +75,13 @@ static sgl_status find_scalars(trainer *t)
     return SGL_OK;
 }
 
-static sgl_status read_scalars(trainer *t)
+static sgl_status read_scalars(trainer *t, sgl_program *program)
 {
     const char *name;
     sgl_type type;
     int at = 0;
     for (int i = 0; t->count && sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
-        if (type.rank == 0) SGLCORE_TRY(fetch_scalar(t->config->train, name, type.dtype, &t->values[at++]));
+        if (type.rank == 0) SGLCORE_TRY(fetch_scalar(program, name, type.dtype, &t->values[at++]));
     return SGL_OK;
 }
 
@@ -125,22 +128,40 @@ static sgl_status feed_batch(trainer *t, sgl_program *program, int64_t cursor, b
     return status;
 }
 
-static bool stopping(const trainer *t) { return t->interrupted || t->session->vm->interrupted; }
-
-static sgl_status step_program(trainer *t, sgl_program *program)
-{
-    sgl_status status = sgl_step(program);
-    if (status == SGL_INTERRUPTED || (status != SGL_OK && program == t->config->train)) t->lost = true;
-    return status;
-}
-
-static int64_t tokens_per_step(const sgl_program *program)
+static int64_t tokens_of(const sgl_program *program)
 {
     sgl_type type;
     int64_t count = 1;
     if (!has_feed(program, "tokens", &type)) return 0;
     for (int i = 0; i < type.rank; i++) count *= type.dims[i];
     return count;
+}
+
+/* The program that takes the batch; the statuses are those of feed_batch. */
+static sgl_status pick_program(trainer *t, int64_t cursor, bool is_eval, sgl_program **program)
+{
+    sgl_bucket bucket = { .program = is_eval ? t->config->eval : t->config->train, .text = "", .tokens = -1 };
+    if (t->config->pick) {
+        sgl_status status = t->config->pick(t->config->user, cursor, is_eval, &bucket);
+        if (status == SGL_INTERRUPTED) t->interrupted = true;
+        if (status != SGL_OK) return status;
+        if (!bucket.program || bucket.program->session != t->session)
+            return sglcore_fail(t->env, SGL_INVALID_ARGUMENT, "sgl_train: pick gave no program of this session");
+    }
+    *program = bucket.program;
+    t->frozen = bucket.fresh != 0;
+    t->tokens = bucket.tokens >= 0 ? bucket.tokens : tokens_of(bucket.program);
+    t->bucket = bucket.text ? bucket.text : "";
+    return SGL_OK;
+}
+
+static bool stopping(const trainer *t) { return t->interrupted || t->session->vm->interrupted; }
+
+static sgl_status step_program(trainer *t, sgl_program *program, bool is_eval)
+{
+    sgl_status status = sgl_step(program);
+    if (status == SGL_INTERRUPTED || (status != SGL_OK && !is_eval)) t->lost = true;
+    return status;
 }
 
 /* ---- evaluation and checkpoints ------------------------------------------------------------------------------------- */
@@ -168,12 +189,13 @@ static sgl_status evaluate(trainer *t)
          i++) {}
     int64_t batches = eval_batches(t);
     for (int64_t b = 0; b < batches && !stopping(t); b++) {
-        sgl_status status = feed_batch(t, eval, b, true);
+        sgl_status status = pick_program(t, b, true, &eval);
+        if (status == SGL_OK) status = feed_batch(t, eval, b, true);
         if (t->interrupted || (status == SGL_NOT_FOUND && !t->config->tokens)) break;
         if (status != SGL_OK) return status;
         SGLCORE_TRY(feed_number(eval, "step", t->step));
         SGLCORE_TRY(feed_number(eval, "seed", (int64_t)t->config->seed));
-        SGLCORE_TRY(step_program(t, eval));
+        SGLCORE_TRY(step_program(t, eval, true));
         double batch_sum, batch_count;
         SGLCORE_TRY(fetch_scalar(eval, "loss_sum", sum_type.dtype, &batch_sum));
         SGLCORE_TRY(fetch_scalar(eval, "count", count_type.dtype, &batch_count));
@@ -186,11 +208,14 @@ static sgl_status evaluate(trainer *t)
     return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
 }
 
-static const char *const own_keys[] = { "step", "steps", "cursor", "seed", "evaluated" };
+/* The last one where something picks alone: elsewhere every step has as many. */
+static const char *const own_keys[] = { "step", "steps", "cursor", "seed", "evaluated", "tokens" };
 enum { OWN_KEYS = sizeof own_keys / sizeof own_keys[0] };
+static int own_count(const trainer *t) { return t->config->pick ? OWN_KEYS : OWN_KEYS - 1; }
 
 /* The members of the host's meta, as they stand, but for those of our own. */
-static sgl_status add_members(sglcore_env *env, const char *meta, sglcore_text *key, sglcore_text *text)
+static sgl_status add_members(sglcore_env *env, const char *meta, int own_keys_count, sglcore_text *key,
+                              sglcore_text *text)
 {
     sglstore_json json = { .env = env, .text = meta, .bytes = (int64_t)strlen(meta) };
     bool more = true;
@@ -201,7 +226,7 @@ static sgl_status add_members(sglcore_env *env, const char *meta, sglcore_text *
         SGLCORE_TRY(sglstore_json_member(&json, key, &more));
         if (!more) return sglstore_json_end(&json);
         SGLCORE_TRY(sglstore_json_skip(&json, &from));
-        for (int i = 0; i < OWN_KEYS; i++) own = own || strcmp(key->data, own_keys[i]) == 0;
+        for (int i = 0; i < own_keys_count; i++) own = own || strcmp(key->data, own_keys[i]) == 0;
         if (own) continue;
         SGLCORE_TRY(sglcore_text_quote(env, text, key->data));
         SGLCORE_TRY(sglcore_text_add(env, text, ":"));
@@ -213,13 +238,14 @@ static sgl_status add_members(sglcore_env *env, const char *meta, sglcore_text *
 /* The host's meta with what a resumed run must know: step (which is the data cursor too), seed, the last evaluation. */
 static sgl_status make_meta(const trainer *t, sglcore_text *text)
 {
-    const int64_t values[OWN_KEYS] = { t->step, t->config->steps, t->step, (int64_t)t->config->seed, t->evaluated };
+    const int64_t values[OWN_KEYS] = { t->step,      t->config->steps, t->step, (int64_t)t->config->seed,
+                                       t->evaluated, t->tokens_done };
     sglcore_text key = { 0 };
     sgl_status status = sglcore_text_add(t->env, text, "{");
-    if (status == SGL_OK && t->config->meta) status = add_members(t->env, t->config->meta, &key, text);
+    if (status == SGL_OK && t->config->meta) status = add_members(t->env, t->config->meta, own_count(t), &key, text);
     sglcore_text_free(t->env, &key);
     if (status == SGL_CORRUPT) return sglcore_fail_at(t->env, SGL_INVALID_ARGUMENT, "sgl_train: meta");
-    for (int i = 0; i < OWN_KEYS && status == SGL_OK; i++)
+    for (int i = 0; i < own_count(t) && status == SGL_OK; i++)
         status = sglcore_text_add(t->env, text, "%s\"%s\":%lld", i ? "," : "", own_keys[i], (long long)values[i]);
     return status == SGL_OK ? sglcore_text_add(t->env, text, "}") : status;
 }
@@ -251,21 +277,26 @@ static sgl_status save(trainer *t)
 
 static sgl_status one_step(trainer *t)
 {
-    sgl_program *train = t->config->train;
+    sgl_program *train = NULL;
     int64_t start = sglcore_now_ns();
-    sgl_status status = feed_batch(t, train, t->step, false);
+    sgl_status status = pick_program(t, t->step, false, &train);
+    if (status == SGL_OK && t->frozen) start = sglcore_now_ns(); /* what a freeze takes is no step's */
+    if (status == SGL_OK) status = feed_batch(t, train, t->step, false);
     if (status != SGL_OK) return t->interrupted ? SGL_OK : status;
     SGLCORE_TRY(feed_number(train, "step", t->step + 1));
     SGLCORE_TRY(feed_number(train, "seed", (int64_t)t->config->seed));
-    status = step_program(t, train);
+    status = step_program(t, train, false);
     if (status == SGL_INTERRUPTED)
         return sglcore_fail_at(t->env, status, "step %lld is not finished and not kept", (long long)t->step + 1);
     if (status != SGL_OK) return status;
     t->step++;
-    SGLCORE_TRY(read_scalars(t));
+    t->tokens_done += t->tokens;
+    SGLCORE_TRY(read_scalars(t, train));
     sgl_step_record record = { .step = t->step,
                                .steps = t->config->steps,
                                .tokens = t->tokens,
+                               .tokens_done = t->tokens_done,
+                               .bucket = t->bucket,
                                .count = t->count,
                                .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
                                .names = t->names,
@@ -360,7 +391,7 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
                   .saved = -1,
                   .evaluated = config->evaluated > 0 ? config->evaluated : -1,
                   .end = config->steps,
-                  .tokens = tokens_per_step(config->train) };
+                  .tokens_done = config->pick ? config->start_tokens : config->start_step * tokens_of(config->train) };
     if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
     bool held = config->out && session->locked && strcmp(session->locked, config->out) == 0;
     sgl_status status = sglsession_ready(config->train);
