@@ -1,8 +1,8 @@
 --- sgl.dim: a dimension that is as long as the longest row of a batch: how long a sequence, a document, a signal is.
---- Comes in: a name and the extents that it may have, its buckets. Goes out: an object to stand among the dims of a feed
---- of data.batches. A graph is traced and frozen for each bucket when a batch first needs it; within one trace the extent
---- is a plain integer, that of the bucket. Shorter rows are padded, and the padding changes no number: a trace in which it
---- would is an error at the line of the op that lets it in.
+--- Comes in: a name and the extents that it may have, its buckets. Goes out: an object to stand among the dims of a
+--- feed of data.batches. A graph is traced and frozen for each bucket when a batch first needs it; within one trace the
+--- extent is a plain integer, that of the bucket. Shorter rows are padded, and the padding changes no number: a trace
+--- in which it would is an error at the line of the op that lets it in (docs/dims.md).
 --- Invariant: how long the rows of a batch are is a feed of the graph, dim.NAME i64 [rows], and the mask is made of it.
 
 local check = require "sgl.check"
@@ -83,7 +83,7 @@ local function traced(self)
   local entry = trace.context().dims[self.name]
   if entry then return entry end
   core.error(("dim '%s': no feed of this graph has it%s"):format(self.name,
-    trace.mode() == "decode" and "; token by token there is no padding" or ""))
+    trace.context().generating and "; a text that is generated has no padding" or ""))
 end
 
 --- Its extent in the trace at hand: a bucket.
@@ -115,13 +115,16 @@ function dim.of_feeds(feeds, where)
         local had, rows = found[extent.name], i == 2 and feed.dims[1] or nil
         if feed.axis then core.error(("%s: feed '%s' has two dims; one is possible"):format(where, name)) end
         if i > 2 then
-          core.error(("%s: feed '%s': '%s' must be its first dimension, or its second, behind the rows"):format(where, name,
-            extent.name))
+          local what = "%s: feed '%s': '%s' must be its first dimension, or its second, behind the rows"
+          core.error(what:format(where, name, extent.name))
         end
         if had and had.rows ~= rows then
-          core.error(("%s: feed '%s' has other rows along '%s' than feed '%s'"):format(where, name, extent.name, had.feed))
+          core.error(("%s: feed '%s' has other rows along '%s' than feed '%s'"):format(where, name, extent.name,
+            had.feed))
         end
-        if feed.dtype == "i4" then core.error(("%s: feed '%s': elements of i4 cannot be padded"):format(where, name)) end
+        if feed.dtype == "i4" then
+          core.error(("%s: feed '%s': elements of i4 cannot be padded"):format(where, name))
+        end
         feed.axis, feed.dim = i - 1, extent
         found[extent.name] = had or { dim = extent, rows = rows, feed = name }
       end
@@ -166,7 +169,8 @@ function dim.measure(found, feeds, batch, where)
     end
     local given = type(row) == "string" and #row // (widths[feed.dtype] or 1) or #row
     if given % inner ~= 0 then
-      core.error(("batch: row %d of '%s' has %d elements, which are no multiple of %d"):format(r, name, given, inner), where)
+      core.error(("batch: row %d of '%s' has %d elements, which are no multiple of %d"):format(r, name, given, inner),
+        where)
     end
     return given // inner
   end
@@ -187,7 +191,9 @@ function dim.measure(found, feeds, batch, where)
     lengths[along] = had or {}
     for r, row in ipairs(list) do
       local length = long(row, feed, name, r)
-      if length == 0 then core.error(("batch: row %d of '%s' is empty; a row has one entry at least"):format(r, name), where) end
+      if length == 0 then
+        core.error(("batch: row %d of '%s' is empty; a row has one entry at least"):format(r, name), where)
+      end
       if had and had[r] ~= length then
         core.error(("batch: row %d of '%s' is %d long, but %d in another feed of '%s'"):format(r, name, length, had[r],
           along), where)
@@ -266,23 +272,31 @@ function dim.along(x, axis, whole)
     local found, merged = core.padded(x, name, axis)
     if found then return entry end
     if merged and whole then
-      core.error(("random numbers of %s: its dimension %d is '%s' and others in one; reshape after they are drawn"):format(
-        tostring(x), axis, name))
+      local what = "random numbers of %s: its dimension %d is '%s' and others in one; reshape after they are drawn"
+      core.error(what:format(tostring(x), axis, name))
     end
   end
   return nil
+end
+
+--- What dim.along tells of axis 1 where x [batch, t, ...] is as long as the dim and its rows are the batch, or nil.
+---@param x sgl.tensor
+---@return { dim: sgl.dim, extent: integer, rows: integer, lengths: sgl.tensor, mask: sgl.tensor }?
+function dim.whole(x)
+  local entry = dim.along(x, 1)
+  return entry and entry.rows == ops.shape(x, 0) and entry.extent == ops.shape(x, 1) and entry or nil
 end
 
 --- The mask [batch, t] for x [batch, t, ...] where t is padded, or nil.
 ---@param x sgl.tensor
 ---@return sgl.tensor?
 function dim.mask_of(x)
-  local entry = dim.along(x, 1)
-  return entry and entry.rows == ops.shape(x, 0) and entry.mask or nil
+  local entry = dim.whole(x)
+  return entry and entry.mask
 end
 
---- Numbers drawn for a shape that has a dim: those of the largest bucket, cut, so that a place has the same number in every
---- bucket.
+--- Numbers drawn for a shape that has a dim: those of the largest bucket, cut, so that a place has the same number in
+--- every bucket.
 ---@param x sgl.tensor whose shape is drawn for
 ---@param draw fun(dims: integer[]): sgl.tensor
 ---@return sgl.tensor

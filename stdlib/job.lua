@@ -98,7 +98,7 @@ function job.new(given)
   self.plan = plan and getmetatable(plan) ~= nil and plan or make_plan(plan)
   if self.ema ~= nil then check.value("job", "ema", "flag", self.ema) end
   self.steps = self.steps or 1000
-  self.bounds, self.pads, self.others = {}, {}, {}
+  self.bounds, self.pads, self.last = {}, {}, {}
   self.parameters, self.buffers = given.model:parameters(), given.model:buffers()
   if #self.parameters == 0 then core.error("job: the model has no parameters") end
   return core.job(setmetatable(self, Job))
@@ -123,7 +123,8 @@ local function feed_names(self)
   return names
 end
 
--- Declares what a feed with a dim is padded with: what the script says, else 0 until a loss is told what it ignores there.
+-- Declares what a feed with a dim is padded with: what the script says, else 0 until a loss is told what it ignores
+-- there.
 -- Returns the function to tell it by, or nil.
 local function padding_of(self, name, tensor)
   local feed, told = self.data.feeds[name], false
@@ -319,19 +320,23 @@ local function traced_eval(self, extents)
   end)
 end
 
--- Another bucket of the dim, or where there is one alone half of it: to see what in a trace depends on the extent.
-local function other_extents(one, name, extents)
-  local other = {}
-  for key, extent in pairs(extents) do other[key] = extent end
-  local extent = extents[name]
-  for _, bucket in ipairs(one.dim.buckets) do
-    if bucket ~= extent then
-      other[name] = bucket
-      return other
-    end
+-- The graph with another bucket of the dim, or where there is one alone half of it: to see what in a trace depends on
+-- the extent. The last one that was traced is at hand.
+local function other_graph(self, which, trace_graph, name, extents)
+  local other, last, extent = {}, self.last[which], extents[name]
+  for key, one in pairs(extents) do other[key] = one end
+  if last and last.extents[name] ~= extent then
+    other[name] = last.extents[name]
+    if dims_of.text(other) == dims_of.text(last.extents) then return last.graph end
   end
   other[name] = extent > 1 and extent // 2 or 2
-  return other
+  for _, bucket in ipairs(self.data.dims[name].dim.buckets) do
+    if bucket ~= extent then
+      other[name] = bucket
+      break
+    end
+  end
+  return trace_graph(self, other)
 end
 
 -- The graph of a choice of buckets, held to the promise that padding changes no number.
@@ -339,13 +344,10 @@ local function with_extents(self, which, trace_graph, extents)
   local graph, dims = trace_graph(self, extents), self.data.dims or {}
   if not graph or next(dims) == nil then return graph end
   core.padding_check(graph)
-  for name, one in pairs(dims) do
-    local other = other_extents(one, name, extents)
-    local key = which .. " " .. dims_of.text(other)
-    self.others[key] = self.others[key] or trace_graph(self, other)
-    core.padding_compare(graph, self.others[key], name)
+  for name in pairs(dims) do
+    core.padding_compare(graph, other_graph(self, which, trace_graph, name, extents), name)
   end
-  self.others[which .. " " .. dims_of.text(extents)] = graph
+  self.last[which] = { extents = extents, graph = graph }
   return graph
 end
 
@@ -451,7 +453,8 @@ local function made_batch(self, cursor, is_eval)
   return made
 end
 
---- One batch of Lua data: { feed = flat list, or rows of a dim }, or nil past the last. A graph need not read every feed.
+--- One batch of Lua data: { feed = flat list, or rows of a dim }, or nil past the last. A graph need not read every
+--- feed.
 ---@param cursor integer
 ---@param is_eval boolean
 ---@return table?
@@ -489,7 +492,7 @@ function job.choose(self, cursor, is_eval)
     self.waiting = nil
     return nil
   end
-  if not made.lengths then return dims_of.text(largest(self)) end -- what it is in place of a table is told when it is fed
+  if not made.lengths then return dims_of.text(largest(self)) end -- what is no table is told of when it is fed
   local feed = self.data.feeds.tokens
   if feed and feed.dim and made.batch.tokens then
     tokens = 0

@@ -56,7 +56,7 @@ local function tokens(kind, options, fields, format, vocab)
     fields[name] = value
   end
   if type(options) == "table" and dims_of.is(options.seq) then
-    core.error(where .. ": it gives windows of one length, so seq is an integer; rows of many lengths are for data.batches")
+    core.error(where .. ": its windows have one length, seq is an integer; rows of many lengths are for data.batches")
   end
   check.options(where, options, fields)
   if format and not formats[format] then
@@ -89,9 +89,9 @@ function data.tokens(options)
   return tokens("tokens", options, { vocab = "size", format = "text?" }, given.format, given.vocab)
 end
 
---- Batches made by Lua: next(cursor, is_eval) returns { feed = flat list of numbers, ... }, or nil past the last. Where a
---- feed has an sgl.dim (as its first dimension, or behind the rows) it is given as a list of rows, each as long as it is.
---- pad: what stands behind a row's end; by default what the loss ignores where the feed is its targets, else 0.
+--- Batches made by Lua: next(cursor, is_eval) returns { feed = flat list of numbers, ... }, or nil past the last. Where
+--- a feed has an sgl.dim (as its first dimension, or behind the rows) it is given as a list of rows, each as long as it
+--- is. pad: what stands behind a row's end; by default what the loss ignores where the feed is its targets, else 0.
 ---@param options { feeds: table<string, { dtype: string, dims: (integer|sgl.dim)[], pad: number? }>, next: fun(cursor: integer, is_eval: boolean): table? }
 ---@return table
 function data.batches(options)

@@ -69,8 +69,8 @@ return function(channels, options)
   end
 
   local function by_batch(x)
-    local entry = dims_of.along(x, 1)
-    if entry and entry.rows == ops.shape(x, 0) then return by_rows(x, entry) end
+    local entry = dims_of.whole(x)
+    if entry then return by_rows(x, entry) end
     local parts, count = grouped(x, options.group)
     local axes = {}
     for axis = 1, core.rank(parts) - 2 do axes[axis] = axis end

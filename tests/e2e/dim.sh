@@ -241,6 +241,40 @@ for way in $(sed -n 's/^  \([a-z_]*\) = \(function(x)\|mean,\).*/\1/p' own.lua);
     near none.log padded.log
 done
 
+# ---- two dims, each with buckets of its own: a decoder that looks at an encoder
+cat >two.lua <<'LUA'
+local sgl = require "sgl"
+local rows = require "rows"
+local nn, optim, data = sgl.nn, sgl.optim, sgl.data
+local src, tgt = sgl.dim("src", { buckets = { 8, 24 } }), sgl.dim("tgt", { buckets = { 8, 24 } })
+local embed, norm = nn.embedding(20, 8), nn.rms_norm(8)
+local encode = nn.attention { dim = 8, heads = 2, causal = false }
+local decode = nn.attention { dim = 8, heads = 2, rope = 1e4 }
+local cross = nn.attention { dim = 8, heads = 2, context_dim = 8 }
+local parts = { embed = embed, encode = encode, decode = decode, cross = cross, norm = norm }
+local model = nn.module("two", parts, function(from, to)
+  local context, x = encode(embed(from)), embed(to)
+  x = x + decode(norm(x))
+  return nn.tied_head(embed, x + cross(norm(x), { context = context }))
+end)
+local function ids(dim) return { dtype = "i32", dims = { 2, dim } } end
+return sgl.job {
+  model = model, steps = 5, eval_every = 3, eval_batches = 2,
+  loss = function(batch) return nn.cross_entropy(model(batch.from, batch.tokens), batch.targets, { ignore = -7 }) end,
+  data = data.batches { feeds = { from = ids(src), tokens = ids(tgt), targets = ids(tgt) }, next = function(cursor)
+    local tokens, targets = rows(cursor, 2, 20)
+    return { from = rows(cursor + 1, 2, 20), tokens = tokens, targets = targets }
+  end },
+  optim = optim.adamw { lr = 1e-2 },
+}
+LUA
+train buckets two.lua --set plan.precision=fp64
+says out 'src=24,tgt=8' 'src=8,tgt=24'
+train largest two.lua --set plan.precision=fp64 --set dim.src=24 --set dim.tgt=24
+near buckets.log largest.log
+run 0 memory two.lua
+says out 'src=8,tgt=8 ' 'src=8,tgt=24 ' 'src=24,tgt=8 ' 'src=24,tgt=24 '
+
 # ---- what would count padding
 line() { grep -n "^  $1 = " own.lua | cut -d: -f1; }
 bad() { # WAY LINES-BELOW TEXT...
@@ -307,4 +341,4 @@ bad_dim() {
 bad_dim 'local seq = sgl.dim("seq", { buckets = {} })' "dim 'seq': give the extents that it may have"
 bad_dim 'local seq = sgl.dim("seq", { bucket = { 8 } })' "dim 'seq': there is no option 'bucket'; did you mean 'buckets'?"
 bad_dim 'local seq = sgl.dim("a b", { buckets = { 8 } })' "dim: 'a b' is no name"
-bad_dim 'local seq = sgl.dim("seq", { buckets = { 8 } }) sgl.dim("seq", { buckets = { 8 } })' 'there is one with the name'
+bad_dim 'local seq = sgl.dim("seq", { buckets = { 8 } }) sgl.dim("seq", { buckets = { 8 } })' "dim: there is one with the name 'seq' already"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # ctest: timeout 600
-# Every block of code in docs/language.md and docs/control.md, as snippets.lua tells them apart: lines of the REPL show what
+# Every block of code in docs/language.md, control.md and dims.md, as snippets.lua tells them apart: lines of the REPL show what
 # stands beside them, scripts and pieces train two steps, what must fail does so with the words quoted, commands succeed.
 # Every function, layer, option of the command that these documents and the README name is there. docs/precision.md has no
 # blocks: the plans and settings that it names train, and the numbers of the log have its names.
@@ -21,7 +21,7 @@ shows() {
     done
 }
 
-for document in language control; do
+for document in language control dims; do
     rm -rf blocks
     mkdir blocks
     lua5.4 "$ROOT/tests/e2e/snippets.lua" "$ROOT/docs/$document.md" blocks || fail "$document.md"
