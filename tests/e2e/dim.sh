@@ -176,6 +176,13 @@ local ways = {
   flat = function(x) return mean(proj(x:reshape(-1, cfg.dim)):reshape(cfg.batch, seq:extent(), cfg.dim)) end,
   gradient = function(x) return mean(sgl.grad(mean(x * x):sum(), x)) * 3 end,
   over_rows = function(x) return held(x):sum(0):sum(0):broadcast(cfg.batch, cfg.dim) end,
+  merged_heads = function(x) -- [b, t, h, d] to [b * h, t, d] and back
+    local t, b, h = seq:extent(), cfg.batch, 2
+    local q = x:reshape(b, t, h, 4):transpose(0, 2, 1, 3):reshape(b * h, t, 4)
+    local m = seq:mask():reshape(b, 1, 1, t):broadcast(b, h, 1, t):reshape(b * h, 1, t)
+    local w = sgl.select(m, q:matmul(q:transpose(0, 2, 1)), -math.huge):softmax()
+    return mean(w:matmul(q):reshape(b, h, t, 4):transpose(0, 2, 1, 3):reshape(b, t, cfg.dim))
+  end,
   sorted = function(x) return held(x, math.huge):sort(1):slice(1, 0, 1):reshape(cfg.batch, cfg.dim) end,
   -- what must be refused
   bad_mean = function(x) return x:mean(1) end,
@@ -194,6 +201,19 @@ local ways = {
     return mean(along(ys))
   end,
   bad_rows = function(x) return mean(x - x:sum(0, true)) end,
+  bad_one_mask = function(x) return sgl.select(mask():slice(0, 0, 1), x, 0):sum(1) end,
+  bad_any_mask = function(x) return sgl.select(seq:mask():any(0):unsqueeze(-1), x, 0):sum(1) end,
+  bad_pairs = function(x)
+    local own = x:reshape(cfg.batch, 1, seq:extent(), cfg.dim)
+    local other = seq:mask():reshape(1, cfg.batch, seq:extent(), 1)
+    return sgl.select(other, own, 0):sum(2):sum(1)
+  end,
+  bad_merged = function(x) -- the mask by heads and rows, x by rows and heads
+    local t, b, h = seq:extent(), cfg.batch, 2
+    local q = x:reshape(b, t, h, 4):transpose(0, 2, 1, 3):reshape(b * h, t, 4)
+    local m = seq:mask():reshape(1, b, t):broadcast(h, b, t):reshape(b * h, t, 1)
+    return sgl.select(m, q, 0):sum(1):reshape(b, cfg.dim)
+  end,
   bad_attention = function(x)
     local heads = x:reshape(cfg.batch, seq:extent(), 2, cfg.dim // 2)
     local y = sgl.attention(heads, heads, heads, sgl.constant(0, "i64"), { scale = 1, causal = false })
@@ -297,6 +317,10 @@ bad bad_softmax 1 softmax
 bad bad_scan 0 'the loop goes on with it where a row is over'
 bad bad_scan_reverse 1 'the loop goes on with it where a row is over'
 bad bad_rows 0 reduce_sum
+bad bad_one_mask 0 'the op moves rows'
+bad bad_any_mask 0 'in different places'
+bad bad_pairs 3 reduce_sum
+bad bad_merged 3 'in different places'
 bad bad_attention 2 'queries see these keys' "the dim's :mask()"
 bad bad_random 2 'a place is given another number'
 bad bad_iota 0 reduce_sum 'as long as the bucket'

@@ -47,11 +47,12 @@ const sglir_padding_state *sglir_padding_value(const sglir_padding_view *v, sgli
     return at == 0 ? &sglir_padding_none : &p->states.data[at];
 }
 
+/* Rows alone say nothing: without padding all are alike. */
 static bool says_nothing(const sglir_padding_state *state)
 {
     if (state->spoilt != SGLIR_NONE || state->turn) return false;
     for (int a = 0; a < SGLIR_PADDING_AXES; a++)
-        if (state->axes[a].padded || state->axes[a].rows) return false;
+        if (state->axes[a].padded) return false;
     return true;
 }
 
@@ -73,12 +74,13 @@ static sgl_status set_state(sglir_padding *p, int dim, sglir_id value, const sgl
     if (says_nothing(&copy) && value >= p->of_value[dim].count) return SGL_OK;
     SGLCORE_TRY(reserve(p, dim, value));
     uint32_t *at = &p->of_value[dim].data[value];
+    if (says_nothing(&copy)) copy = sglir_padding_none;
     if (*at != 0) {
         p->states.data[*at] = copy;
         return SGL_OK;
     }
     if (says_nothing(&copy)) return SGL_OK;
-    *at = (uint32_t)p->states.count;
+    *at = (uint32_t)p->states.count; /* 0 is that of no padding, and never changes */
     return sglcore_vec_push(p->env, &p->states, copy);
 }
 
@@ -97,25 +99,73 @@ void sglir_padding_spoil(sglir_padding_view *v, const char *why)
 
 bool sglir_padding_join_axis(sglir_padding_axis *to, const sglir_padding_axis *from)
 {
-    to->rows = to->rows || from->rows;
+    if (to->rows && from->rows && (to->rows_outer != from->rows_outer || to->rows_inner != from->rows_inner))
+        return false;
+    if (from->rows) {
+        to->rows = true;
+        to->rows_outer = from->rows_outer;
+        to->rows_inner = from->rows_inner;
+    }
     if (!from->padded) return true;
-    if (to->padded) return to->outer == from->outer && to->inner == from->inner;
-    bool rows = to->rows;
+    if (to->padded) return to->outer == from->outer && to->inner == from->inner && to->group == from->group;
+    sglir_padding_axis had = *to;
     *to = *from;
-    to->rows = rows;
+    to->rows = had.rows;
+    to->rows_outer = had.rows_outer;
+    to->rows_inner = had.rows_inner;
+    return true;
+}
+
+bool sglir_padding_same_rows(const sglir_padding_state *a, const sglir_padding_state *b)
+{
+    for (int i = 0; i < SGL_MAX_RANK; i++) {
+        const sglir_padding_axis *x = &a->axes[i], *y = &b->axes[i];
+        if (x->rows != y->rows) return false;
+        if (x->rows && (x->rows_outer != y->rows_outer || x->rows_inner != y->rows_inner)) return false;
+    }
     return true;
 }
 
 /* ---- notes ---------------------------------------------------------------------------------------------------- */
 
-void sglir_padding_note_axes(sglir_padding_state *state, const sglir_padding_note *note)
+/* A single row is none that others could differ from. */
+static int64_t rows_of(const sglir_graph *g, const sglir_padding_note *note)
 {
-    sglir_padding_axis *axis = &state->axes[note->axis];
-    axis->padded = true;
-    axis->content = isnan(note->content) ? SGLIR_PADDING_ANY : SGLIR_PADDING_KNOWN;
-    axis->value = note->content;
-    axis->outer = axis->inner = 1;
-    if (note->rows >= 0) state->axes[note->rows].rows = true;
+    if ((note->kind != SGLIR_PADDING_FEED && note->kind != SGLIR_PADDING_MASK) || note->rows < 0) return 0;
+    int64_t rows = sglir_type_of(g, note->value)->dims[note->rows];
+    return rows > 1 ? rows : 0;
+}
+
+int64_t sglir_padding_rows(const sglir_padding *p, int dim)
+{
+    for (int64_t i = 0; i < p->notes.count; i++)
+        if (p->notes.data[i].dim == dim && rows_of(p->graph, &p->notes.data[i]) > 0)
+            return rows_of(p->graph, &p->notes.data[i]);
+    return 0;
+}
+
+sglir_padding_axis sglir_padding_plain_axis(const sglir_padding *p, int dim)
+{
+    return (sglir_padding_axis){ .padded = true, .outer = 1, .inner = 1, .group = sglir_padding_group(p, dim) };
+}
+
+static void set_rows(sglir_padding_axis *axis)
+{
+    axis->rows = true;
+    axis->rows_outer = axis->rows_inner = 1;
+}
+
+void sglir_padding_note_axes(const sglir_graph *g, sglir_padding_state *state, const sglir_padding_note *note)
+{
+    bool rows = rows_of(g, note) > 0;
+    state->axes[note->axis] =
+        (sglir_padding_axis){ .padded = true,
+                              .content = isnan(note->content) ? SGLIR_PADDING_ANY : SGLIR_PADDING_KNOWN,
+                              .value = note->content,
+                              .outer = 1,
+                              .inner = 1,
+                              .group = rows };
+    if (rows) set_rows(&state->axes[note->rows]);
 }
 
 const sglir_padding_note *sglir_padding_turn(const sglir_padding *p, int dim, sglir_id region)
@@ -137,6 +187,13 @@ bool sglir_padding_is_stack(const sglir_padding *p, int dim, sglir_id parameter)
     return false;
 }
 
+static void axis_carried(const sglir_padding *p, int dim, sglir_id parameter, sglir_padding_axis *step)
+{
+    *step = sglir_padding_plain_axis(p, dim);
+    step->content = SGLIR_PADDING_CARRIED;
+    step->carried = parameter;
+}
+
 /* A loop's parameter as what it begins with: the same places, but who knows what is in them after a turn. */
 static void note_like(const sglir_padding_view *v, const sglir_padding_note *note, sglir_padding_state *state)
 {
@@ -144,9 +201,10 @@ static void note_like(const sglir_padding_view *v, const sglir_padding_note *not
     state->turn = false;
     for (int a = 0; a < SGLIR_PADDING_AXES; a++) state->axes[a].content = SGLIR_PADDING_ANY;
     if (!sglir_padding_turn(v->p, note->dim, v->g->values.data[note->value].region)) return;
-    state->axes[SGLIR_PADDING_STEP] = (sglir_padding_axis){
-        .padded = true, .content = SGLIR_PADDING_CARRIED, .carried = note->value, .outer = 1, .inner = 1
-    };
+    axis_carried(v->p, note->dim, note->value, &state->axes[SGLIR_PADDING_STEP]);
+    /* What it begins with, zeros mostly, need not tell that it has rows; what is added to it does. */
+    const sglir_type *type = sglir_type_of(v->g, note->value);
+    if (type->rank > 0 && type->dims[0] == sglir_padding_rows(v->p, note->dim)) set_rows(&state->axes[0]);
 }
 
 static sgl_status apply(sglir_padding *p, const sglir_padding_note *note)
@@ -155,10 +213,10 @@ static sgl_status apply(sglir_padding *p, const sglir_padding_note *note)
     sglir_padding_state state = sglir_padding_none;
     switch (note->kind) {
     case SGLIR_PADDING_FEED:
-    case SGLIR_PADDING_MASK: sglir_padding_note_axes(&state, note); break;
+    case SGLIR_PADDING_MASK: sglir_padding_note_axes(p->graph, &state, note); break;
     case SGLIR_PADDING_LIKE: note_like(&v, note, &state); break;
     case SGLIR_PADDING_TURN: state.turn = true; break;
-    default: /* a stack */ state.axes[0] = (sglir_padding_axis){ .padded = true, .outer = 1, .inner = 1 }; break;
+    default: /* a stack */ state.axes[0] = sglir_padding_plain_axis(p, note->dim); break;
     }
     return set_state(p, note->dim, note->value, &state);
 }

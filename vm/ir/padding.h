@@ -5,7 +5,8 @@
  * graph gives back depends on it. A value is padded along a dimension when the entries there beyond a row's own count are
  * none of the row's; rows are what have counts of their own (the samples of a batch).
  * Odd invariant: two dimensions of one extent that are padded by the same dim have their padding in the same places, since
- * a cut or a pad moves the extent and the count alike. A value that depends on padding is spoilt, and stays so; only
+ * a cut or a pad moves the extent and the count alike; but where rows have counts of their own that holds of the same rows
+ * alone, so what stands in one value's padding says something of another's only where both have the same rows. A value that depends on padding is spoilt, and stays so; only
  * where an output is spoilt is that an error. */
 #ifndef SGLIR_PADDING_H
 #define SGLIR_PADDING_H
@@ -31,6 +32,9 @@ typedef struct sglir_padding_axis {
     sglir_id carried;
     double value;
     int64_t outer, inner; /* reshaped into one with others: the product of extents before and behind it, else 1 */
+    int64_t rows_outer, rows_inner; /* the same of rows */
+    uint32_t
+        group; /* whose counts: 0 one count for all, 1 those of the feed's rows, others of what a node made of them */
 } sglir_padding_axis;
 
 typedef struct sglir_padding_state {
@@ -124,7 +128,14 @@ static inline bool sglir_padding_outside(const sglir_padding_axis *axis, int64_t
     return axis->content == SGLIR_PADDING_KNOWN && !(axis->value >= 0 && axis->value < (double)extent);
 }
 /* What the note FEED or MASK says of the axis. */
-void sglir_padding_note_axes(sglir_padding_state *state, const sglir_padding_note *note);
+void sglir_padding_note_axes(const sglir_graph *g, sglir_padding_state *state, const sglir_padding_note *note);
+/* How many rows the dim's feeds have that have counts of their own, 0: all have the same; and the group of these. */
+int64_t sglir_padding_rows(const sglir_padding *p, int dim);
+static inline uint32_t sglir_padding_group(const sglir_padding *p, int dim) { return sglir_padding_rows(p, dim) > 0; }
+/* An axis that the dim runs along, with anything in its padding. */
+sglir_padding_axis sglir_padding_plain_axis(const sglir_padding *p, int dim);
+/* Both have the same dimensions as rows. */
+bool sglir_padding_same_rows(const sglir_padding_state *a, const sglir_padding_state *b);
 /* The note TURN of the loop whose body is `region`, NULL: it does not go along the dim. */
 const sglir_padding_note *sglir_padding_turn(const sglir_padding *p, int dim, sglir_id region);
 bool sglir_padding_is_stack(const sglir_padding *p, int dim, sglir_id parameter);
@@ -135,8 +146,8 @@ sgl_status sglir_padding_again(sglir_padding *p, int dim, sglir_id first, sglir_
 void sglir_padding_rule(sglir_padding_view *v);
 /* False: the op has no rule of its own here. */
 bool sglir_padding_own_rule(sglir_padding_view *v);
-/* Adds what of `from` holds beside what holds already: axis `from_axis` of it as axis `axis`. False where the dim stands
- * there in another way. Content is left alone where the axis is padded already. */
+/* Adds what of `from` holds beside what holds already. False where the dim, or rows, stand there in another way, or the
+ * counts are others. Content is left alone where the axis is padded already. */
 bool sglir_padding_join_axis(sglir_padding_axis *to, const sglir_padding_axis *from);
 
 #endif

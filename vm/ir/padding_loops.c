@@ -31,8 +31,8 @@ static bool is_within(const state_t *from, const state_t *to)
 {
     for (int a = 0; a < SGL_MAX_RANK; a++) {
         const axis_t *x = &from->axes[a], *y = &to->axes[a];
-        if (x->rows && !y->rows) return false;
-        if (x->padded && !(y->padded && x->outer == y->outer && x->inner == y->inner)) return false;
+        axis_t both = *y; /* nothing is new, and nothing in the way */
+        if ((x->rows && !y->rows) || (x->padded && !y->padded) || !sglir_padding_join_axis(&both, x)) return false;
     }
     return !from->axes[SGLIR_PADDING_STEP].padded || to->axes[SGLIR_PADDING_STEP].padded;
 }
@@ -48,7 +48,7 @@ static bool join(const state_t *a, const state_t *b, state_t *made)
     *made = *a;
     made->turn = false;
     for (int i = 0; i < SGLIR_PADDING_AXES; i++) {
-        bool same = same_content(&a->axes[i], &b->axes[i]);
+        bool same = same_content(&a->axes[i], &b->axes[i]) && sglir_padding_same_rows(a, b);
         if (!sglir_padding_join_axis(&made->axes[i], &b->axes[i])) return false;
         if (!same) made->axes[i].content = SGLIR_PADDING_ANY;
     }
@@ -148,11 +148,9 @@ static bool widen(sglir_padding_view *v, uint32_t i, bool along)
         return false;
     for (int a = 0; a < SGL_MAX_RANK; a++) made.axes[a].content = SGLIR_PADDING_ANY;
     if (along && !sglir_padding_is_stack(v->p, v->dim, body->parameters.data[i + 1])) {
-        made.axes[SGLIR_PADDING_STEP] = (axis_t){ .padded = true,
-                                                  .content = SGLIR_PADDING_CARRIED,
-                                                  .carried = body->parameters.data[i + 1],
-                                                  .outer = 1,
-                                                  .inner = 1 };
+        made.axes[SGLIR_PADDING_STEP] = sglir_padding_plain_axis(v->p, v->dim);
+        made.axes[SGLIR_PADDING_STEP].content = SGLIR_PADDING_CARRIED;
+        made.axes[SGLIR_PADDING_STEP].carried = body->parameters.data[i + 1];
     }
     for (uint32_t r = 0; r < v->node->region_count; r++)
         sglir_padding_set(v, region_at(v, r)->parameters.data[i + 1], &made);

@@ -18,6 +18,7 @@ static int64_t attr(const sglir_padding_view *v, const char *name) { return sgli
 
 static const char *const in_order = "the op takes entries in an order in which padding is not last";
 static const char *const conflict = "its arguments have it in different places of one dimension";
+static const char *const of_rows = "the op moves rows, and each row has its padding in another place";
 
 /* The axis padded with a number, or with anything (NaN). */
 static void fill(axis_t *axis, double content)
@@ -50,10 +51,18 @@ static bool join_all(const sglir_padding_view *v, int but, state_t *made)
     return true;
 }
 
-static void turned(const state_t *start, state_t *made)
+/* Each argument that has padding has the rows of all together. */
+static bool rows_agree(const sglir_padding_view *v, const state_t *made)
+{
+    for (uint32_t i = 0; i < v->node->arg_count; i++)
+        if (has_padding(arg(v, i)) && !sglir_padding_same_rows(arg(v, i), made)) return false;
+    return true;
+}
+
+static void turned(const sglir_padding_view *v, const state_t *start, state_t *made)
 {
     axis_t *step = &made->axes[SGLIR_PADDING_STEP];
-    if (start->turn && !step->padded) *step = (axis_t){ .padded = true, .outer = 1, .inner = 1 };
+    if (start->turn && !step->padded) *step = sglir_padding_plain_axis(v->p, v->dim);
     sglir_padding_join_axis(step, &start->axes[SGLIR_PADDING_STEP]);
 }
 
@@ -83,16 +92,20 @@ static int place_of(const sglir_type *to, int64_t before, int64_t extent, int64_
     return best;
 }
 
-static void reshape_rows(const sglir_type *from, const state_t *x, const sglir_type *to, state_t *made)
+static bool reshape_rows(const sglir_type *from, const state_t *x, const sglir_type *to, state_t *made)
 {
-    for (int a = 0; a < from->rank; a++) {
-        if (!x->axes[a].rows) continue;
-        int64_t low = product(from, a + 1, from->rank), high = low * from->dims[a];
-        for (int b = 0; b < to->rank; b++) {
-            int64_t tail = product(to, b + 1, to->rank);
-            if (tail < high && tail * to->dims[b] > low && to->dims[b] > 1) made->axes[b].rows = true;
-        }
+    for (int a = 0; a < from->rank && sglir_elements(from) > 0; a++) {
+        const axis_t *rows = &x->axes[a];
+        axis_t placed = { .rows = true };
+        if (!rows->rows) continue;
+        int64_t extent = from->dims[a] / (rows->rows_outer * rows->rows_inner);
+        int at = place_of(to, product(from, 0, a) * rows->rows_outer, extent,
+                          rows->rows_inner * product(from, a + 1, from->rank), &placed);
+        placed.rows_outer = placed.outer;
+        placed.rows_inner = placed.inner;
+        if (at < 0 || !sglir_padding_join_axis(&made->axes[at], &placed)) return false;
     }
+    return true;
 }
 
 static void reshape(sglir_padding_view *v)
@@ -117,7 +130,10 @@ static void reshape(sglir_padding_view *v)
             return;
         }
     }
-    reshape_rows(from, &x, to, &made);
+    if (!reshape_rows(from, &x, to, &made)) {
+        sglir_padding_spoil(v, of_rows);
+        return;
+    }
     made.axes[SGLIR_PADDING_STEP] = x.axes[SGLIR_PADDING_STEP];
     if (made.axes[SGLIR_PADDING_STEP].content == SGLIR_PADDING_CARRIED && !sglir_same_shape(from, to))
         made.axes[SGLIR_PADDING_STEP].content = SGLIR_PADDING_ANY;
@@ -133,9 +149,12 @@ static void slice(sglir_padding_view *v)
     state_t made = *arg(v, 0);
     axis_t *axis = &made.axes[at], *step = &made.axes[SGLIR_PADDING_STEP];
     if (step->content == SGLIR_PADDING_CARRIED) step->content = SGLIR_PADDING_ANY;
+    if (axis->rows && has_padding(&made) && (start != 0 || stop != extent)) {
+        sglir_padding_spoil(v, of_rows);
+        return;
+    }
     if (axis->padded && start == 0 && stop == 1 && extent > 2 && sglir_padding_is_plain(axis)) {
-        bool rows = axis->rows; /* the first entry: every row has one */
-        *axis = (axis_t){ .rows = rows };
+        *axis = sglir_padding_none.axes[0]; /* the first entry: every row has one */
     } else if (axis->padded && (start != 0 || stop != extent)) {
         if (!sglir_padding_is_plain(axis) || attr(v, "step") != 1) {
             sglir_padding_spoil(v, "the slice leaves entries out of rows of which some end before others");
@@ -152,6 +171,10 @@ static void pad(sglir_padding_view *v)
     double value = sglir_attr_float(v->g, v->node, "value");
     state_t made = *arg(v, 0);
     axis_t *step = &made.axes[SGLIR_PADDING_STEP];
+    if (made.axes[at].rows && has_padding(&made)) {
+        sglir_padding_spoil(v, of_rows);
+        return;
+    }
     if (made.axes[at].padded) {
         bool goes_on = attr(v, "after") == 0 || sglir_padding_holds(&made.axes[at], value);
         if (!goes_on || attr(v, "between") != 0 || !sglir_padding_is_plain(&made.axes[at])) {
@@ -181,8 +204,14 @@ static void concat(sglir_padding_view *v)
         sglir_padding_spoil(v, conflict);
         return;
     }
-    made.axes[at].content = arg(v, last)->axes[at].content;
-    made.axes[at].value = arg(v, last)->axes[at].value;
+    if (made.axes[at].rows && has_padding(&made)) {
+        sglir_padding_spoil(v, of_rows);
+        return;
+    }
+    if (sglir_padding_same_rows(arg(v, last), &made)) {
+        made.axes[at].content = arg(v, last)->axes[at].content;
+        made.axes[at].value = arg(v, last)->axes[at].value;
+    }
     sglir_padding_result(v, 0, &made);
 }
 
@@ -210,17 +239,19 @@ static void dynamic_slice(sglir_padding_view *v)
     const state_t *start = arg(v, 1);
     axis_t *axis = &made.axes[at], *step = &made.axes[SGLIR_PADDING_STEP];
     if (step->content == SGLIR_PADDING_CARRIED) step->content = SGLIR_PADDING_ANY;
+    if (axis->rows && has_padding(&made)) {
+        sglir_padding_spoil(v, of_rows);
+        return;
+    }
     if (axis->padded && (!start->turn || attr(v, "size") != 1 || step->padded || !sglir_padding_is_plain(axis))) {
         sglir_padding_spoil(v, "the slice begins at a place that is known in a run alone");
         return;
     }
     if (axis->padded) {
-        bool rows = axis->rows;
-        *step = *axis;
-        step->rows = false;
-        *axis = (axis_t){ .rows = rows };
+        *step = *axis; /* a plain axis has no rows of its own */
+        *axis = sglir_padding_none.axes[0];
     }
-    turned(start, &made);
+    turned(v, start, &made);
     sglir_padding_result(v, 0, &made);
 }
 
@@ -234,24 +265,28 @@ static void dynamic_update(sglir_padding_view *v)
         if (a == at) continue;
         axis_t *axis = &made.axes[a];
         bool same = axis->padded && entry->axes[a].padded && axis->content == SGLIR_PADDING_KNOWN &&
-                    sglir_padding_holds(&entry->axes[a], axis->value);
+                    sglir_padding_holds(&entry->axes[a], axis->value) && sglir_padding_same_rows(arg(v, 0), entry);
         if (!sglir_padding_join_axis(axis, &entry->axes[a])) {
             sglir_padding_spoil(v, conflict);
             return;
         }
         if (!same) axis->content = SGLIR_PADDING_ANY;
     }
-    made.axes[at].rows = made.axes[at].rows || entry->axes[at].rows;
+    if ((made.axes[at].rows || entry->axes[at].rows) && (has_padding(&made) || has_padding(entry))) {
+        sglir_padding_spoil(v, of_rows);
+        return;
+    }
     if (start->turn) {
         const axis_t *step = &entry->axes[SGLIR_PADDING_STEP];
-        made.axes[at] = (axis_t){ .padded = true, .rows = made.axes[at].rows, .outer = 1, .inner = 1 };
+        made.axes[at] = sglir_padding_plain_axis(v->p, v->dim);
+        if (step->padded) made.axes[at].group = step->group;
         if (step->padded && step->content == SGLIR_PADDING_KNOWN) fill(&made.axes[at], step->value);
         made.axes[SGLIR_PADDING_STEP] = sglir_padding_none.axes[0];
     } else if (made.axes[at].padded || entry->axes[at].padded) {
         sglir_padding_spoil(v, "it writes at a place that is known in a run alone");
         return;
     } else {
-        turned(start, &made);
+        turned(v, start, &made);
     }
     sglir_padding_result(v, 0, &made);
 }
@@ -267,7 +302,7 @@ static void along(sglir_padding_view *v, double neutral)
     uint32_t last = v->node->arg_count - 1; /* of a recurrence b, which alone tells what begins */
     const axis_t given = arg(v, last)->axes[at];
     state_t made;
-    if (!join_all(v, -1, &made)) {
+    if (!join_all(v, -1, &made) || !rows_agree(v, &made)) {
         sglir_padding_spoil(v, conflict);
         return;
     }
@@ -295,7 +330,7 @@ static void sort(sglir_padding_view *v, int at, bool descending, bool whole)
     }
     for (int a = 0; a < SGLIR_PADDING_AXES; a++)
         if (a != at) made.axes[a].content = SGLIR_PADDING_ANY;
-    if (!whole) *axis = (axis_t){ .rows = axis->rows };
+    if (!whole) *axis = sglir_padding_none.axes[0];
     sglir_padding_result(v, 0, &made);
     axis->content = SGLIR_PADDING_ANY; /* where it came from */
     sglir_padding_result(v, 1, &made);
@@ -310,7 +345,7 @@ static void take_along(sglir_padding_view *v)
     int at = (int)attr(v, "axis");
     const state_t x = *arg(v, 0), index = *arg(v, 1);
     state_t made;
-    if (!join_all(v, at, &made)) {
+    if (!join_all(v, at, &made) || !rows_agree(v, &made)) {
         sglir_padding_spoil(v, conflict);
         return;
     }
@@ -341,7 +376,7 @@ static void add_by_index(sglir_padding_view *v, int first, int stop)
     int64_t extent = attr(v, "extent");
     state_t joined, made = sglir_padding_none;
     bool mixes = false;
-    if (!join_all(v, -1, &joined)) {
+    if (!join_all(v, -1, &joined) || !rows_agree(v, &joined)) {
         sglir_padding_spoil(v, conflict);
         return;
     }
@@ -357,6 +392,7 @@ static void add_by_index(sglir_padding_view *v, int first, int stop)
         if (a >= first && a < stop) continue;
         axis_t axis = joined.axes[a];
         if (axis.padded) fill(&axis, is_left_out(&index, &update, a, extent) ? 0 : NAN);
+        if (mixes) axis.group = v->id + 2;
         made.axes[a == SGLIR_PADDING_STEP ? a : a - shift] = axis;
     }
     sglir_padding_result(v, 0, &made);
@@ -381,10 +417,14 @@ static void gather(sglir_padding_view *v)
             fill(&made.axes[a], sglir_padding_outside(&index.axes[a], type(v, 0)->dims[0]) ? 0 : NAN);
     }
     axis_t *step = &made.axes[SGLIR_PADDING_STEP];
+    if (has_padding(&table) && has_padding(&index)) {
+        sglir_padding_spoil(v, by_index);
+        return;
+    }
     *step = index.axes[SGLIR_PADDING_STEP];
     sglir_padding_join_axis(step, &table.axes[SGLIR_PADDING_STEP]);
     step->content = SGLIR_PADDING_ANY;
-    turned(&index, &made);
+    turned(v, &index, &made);
     sglir_padding_result(v, 0, &made);
 }
 
@@ -394,14 +434,19 @@ static void gather(sglir_padding_view *v)
 static bool keys_are_hidden(const sglir_padding_view *v, const axis_t *keys)
 {
     double offset;
+    bool has_rows = arg(v, 1)->axes[0].rows || arg(v, 2)->axes[0].rows;
     if (!sglir_padding_is_plain(keys)) return false;
     if (v->node->arg_count > 5) {
         const axis_t *segments = &arg(v, 5)->axes[1];
-        if (segments->padded && segments->content == SGLIR_PADDING_KNOWN && segments->value < 0) return true;
+        if (segments->padded && arg(v, 5)->axes[0].rows == has_rows && segments->content == SGLIR_PADDING_KNOWN &&
+            segments->value < 0)
+            return true;
     }
+    const axis_t *queries = &arg(v, 0)->axes[1];
     bool from_start = sglir_constant_value(v->g, sglir_arg(v->g, v->node, 3), &offset) && offset == 0;
-    return attr(v, "causal") != 0 && from_start && arg(v, 0)->axes[1].padded &&
-           type(v, 0)->dims[1] == type(v, 1)->dims[1];
+    bool same = queries->padded && queries->group == keys->group && arg(v, 0)->axes[0].rows == has_rows &&
+                type(v, 0)->dims[1] == type(v, 1)->dims[1];
+    return attr(v, "causal") != 0 && from_start && same;
 }
 
 static void attention(sglir_padding_view *v)
@@ -416,7 +461,12 @@ static void attention(sglir_padding_view *v)
             sglir_padding_spoil(v, "it must stand in dimension 1 of queries and keys, with the rows in dimension 0");
             return;
         }
-        made.axes[0].rows = made.axes[0].rows || x->axes[0].rows;
+        axis_t batch = { .rows = x->axes[0].rows, .rows_outer = 1, .rows_inner = 1 };
+        if (batch.rows && (x->axes[0].rows_outer != 1 || x->axes[0].rows_inner != 1)) batch.rows_outer = -1;
+        if (!sglir_padding_join_axis(&made.axes[0], &batch) || batch.rows_outer < 0) {
+            sglir_padding_spoil(v, of_rows);
+            return;
+        }
     }
     if (keys.padded && !keys_are_hidden(v, &keys)) {
         sglir_padding_spoil(v, "queries see these keys; make it causal, or give a mask, such as the dim's :mask()");
@@ -451,8 +501,11 @@ static void rope(sglir_padding_view *v)
     made = *x;
     for (int a = 0; a < SGLIR_PADDING_AXES; a++)
         if (made.axes[a].padded) fill(&made.axes[a], sglir_padding_holds(&x->axes[a], 0) ? 0 : NAN);
-    for (int a = 0; a < 2; a++) made.axes[a].rows = made.axes[a].rows || arg(v, 1)->axes[a].rows;
-    turned(arg(v, 1), &made);
+    if (has_padding(arg(v, 1)) && !sglir_padding_same_rows(x, arg(v, 1)) && type(v, 1)->rank > 0) {
+        sglir_padding_spoil(v, of_rows);
+        return;
+    }
+    turned(v, arg(v, 1), &made);
     sglir_padding_result(v, 0, &made);
 }
 
@@ -510,7 +563,7 @@ static void losses(sglir_padding_view *v, uint32_t targets)
         bool ignored = chosen.axes[a].padded && sglir_padding_holds(&chosen.axes[a], ignore);
         if (made.axes[a].padded) fill(&made.axes[a], ignored ? 0 : NAN);
     }
-    if (good)
+    if (good && rows_agree(v, &made))
         sglir_padding_result(v, 0, &made);
     else
         sglir_padding_spoil(v, "the classes of a loss are counted by it");
@@ -536,7 +589,7 @@ static void grad(sglir_padding_view *v)
 static void generated(sglir_padding_view *v)
 {
     state_t made = sglir_padding_none;
-    for (uint32_t i = 0; i < v->node->arg_count; i++) turned(arg(v, i), &made);
+    for (uint32_t i = 0; i < v->node->arg_count; i++) turned(v, arg(v, i), &made);
     made.axes[SGLIR_PADDING_STEP].content = SGLIR_PADDING_ANY;
     sglir_padding_result(v, 0, &made);
 }

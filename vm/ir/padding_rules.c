@@ -115,12 +115,16 @@ static number evaluate(const sglir_padding_view *v, const number *args)
 
 /* ---- elementwise -------------------------------------------------------------------------------------------------- */
 
-/* What stands at the padding of `axis` in argument i: its own padding, or one number throughout. */
-static number content_of(const sglir_padding_view *v, uint32_t i, int axis)
+/* What stands in argument i where the result has padding along `axis`: what is in its own padding, if the rows are the same,
+ * or one number throughout. */
+static number content_of(const sglir_padding_view *v, uint32_t i, int axis, const sglir_padding_state *made)
 {
-    const sglir_padding_axis *at = &sglir_padding_arg(v, i)->axes[axis];
+    const sglir_padding_state *arg = sglir_padding_arg(v, i);
+    const sglir_padding_axis *at = &arg->axes[axis];
     double value;
-    if (at->padded) return at->content == SGLIR_PADDING_KNOWN ? known(at->value) : unknown;
+    if (arg->turn) return unknown;
+    if (at->padded)
+        return at->content == SGLIR_PADDING_KNOWN && sglir_padding_same_rows(arg, made) ? known(at->value) : unknown;
     return sglir_constant_value(v->g, sglir_arg(v->g, v->node, i), &value) ? known(value) : unknown;
 }
 
@@ -140,27 +144,30 @@ static void carry_on(const sglir_padding_view *v, const number *args, sglir_padd
     step->carried = taken->carried;
 }
 
+static bool join_arguments(const sglir_padding_view *v, sglir_padding_state *made)
+{
+    sglir_padding_axis step = sglir_padding_plain_axis(v->p, v->dim);
+    for (uint32_t i = 0; i < v->node->arg_count; i++) {
+        const sglir_padding_state *arg = sglir_padding_arg(v, i);
+        for (int a = 0; a < SGLIR_PADDING_AXES; a++)
+            if (!sglir_padding_join_axis(&made->axes[a], &arg->axes[a])) return false;
+        if (arg->turn && !sglir_padding_join_axis(&made->axes[SGLIR_PADDING_STEP], &step)) return false;
+    }
+    return true;
+}
+
 static void elementwise(sglir_padding_view *v)
 {
     sglir_padding_state made = sglir_padding_none;
-    uint32_t count = v->node->arg_count;
+    if (!join_arguments(v, &made)) {
+        sglir_padding_spoil(v, "its arguments have it in different places of one dimension");
+        return;
+    }
     for (int a = 0; a < SGLIR_PADDING_AXES; a++) {
         sglir_padding_axis *axis = &made.axes[a];
         number args[3] = { unknown, unknown, unknown };
-        for (uint32_t i = 0; i < count; i++) {
-            const sglir_padding_state *arg = sglir_padding_arg(v, i);
-            if (!sglir_padding_join_axis(axis, &arg->axes[a])) {
-                sglir_padding_spoil(v, "its arguments have it in different places of one dimension");
-                return;
-            }
-            if (arg->turn && a == SGLIR_PADDING_STEP && !axis->padded)
-                *axis = (sglir_padding_axis){ .padded = true, .outer = 1, .inner = 1 };
-        }
         if (!axis->padded) continue;
-        for (uint32_t i = 0; i < count; i++) {
-            args[i] = content_of(v, i, a);
-            if (sglir_padding_arg(v, i)->turn) args[i] = unknown;
-        }
+        for (uint32_t i = 0; i < v->node->arg_count; i++) args[i] = content_of(v, i, a, &made);
         number content = evaluate(v, args);
         axis->content = content.known ? SGLIR_PADDING_KNOWN : SGLIR_PADDING_ANY;
         axis->value = content.value;
@@ -175,7 +182,8 @@ enum { LABELS = 32 };
 
 typedef struct label_state {
     sglir_padding_axis axis; /* joined over the arguments */
-    bool neutral;            /* an argument has the neutral number at its padding */
+    uint32_t rows;           /* bit per label: rows of the arguments that are padded here */
+    bool neutral;            /* one with all these rows has the neutral number at its padding */
     bool in_result;
 } label_state;
 
@@ -262,6 +270,19 @@ static bool holds_neutral(const sglir_padding_axis *axis, double neutral)
            (neutral == INFINITY && axis->value >= 1e30);
 }
 
+static int label_of(const sglir_labels *l, uint32_t i, int axis)
+{
+    return axis == SGLIR_PADDING_STEP ? LABELS - 1 : l->args[i][axis];
+}
+
+static uint32_t row_labels(const sglir_padding_view *v, const sglir_labels *l, uint32_t i)
+{
+    uint32_t rows = 0;
+    for (int a = 0; a < SGL_MAX_RANK; a++)
+        if (sglir_padding_arg(v, i)->axes[a].rows && l->args[i][a] >= 0) rows |= 1u << l->args[i][a];
+    return rows;
+}
+
 static bool gather_labels(const sglir_padding_view *v, const sglir_labels *l, label_state *labels)
 {
     double neutral = neutral_of(v);
@@ -270,10 +291,17 @@ static bool gather_labels(const sglir_padding_view *v, const sglir_labels *l, la
         const sglir_padding_state *arg = sglir_padding_arg(v, i);
         for (int a = 0; a < SGLIR_PADDING_AXES; a++) {
             if (!arg->axes[a].padded && !arg->axes[a].rows) continue;
-            int at = a == SGLIR_PADDING_STEP ? LABELS - 1 : l->args[i][a];
-            if (at < 0) return false;
-            if (!sglir_padding_join_axis(&labels[at].axis, &arg->axes[a])) return false;
-            labels[at].neutral = labels[at].neutral || holds_neutral(&arg->axes[a], neutral);
+            int at = label_of(l, i, a);
+            if (at < 0 || !sglir_padding_join_axis(&labels[at].axis, &arg->axes[a])) return false;
+            if (arg->axes[a].padded) labels[at].rows |= row_labels(v, l, i);
+        }
+    }
+    for (uint32_t i = 0; i < v->node->arg_count; i++) {
+        const sglir_padding_state *arg = sglir_padding_arg(v, i);
+        for (int a = 0; a < SGLIR_PADDING_AXES; a++) {
+            if (!arg->axes[a].padded || !holds_neutral(&arg->axes[a], neutral)) continue;
+            label_state *label = &labels[label_of(l, i, a)];
+            label->neutral = label->neutral || label->rows == row_labels(v, l, i);
         }
     }
     labels[LABELS - 1].in_result = true;
@@ -289,7 +317,7 @@ static bool runs_over(const sglir_labels *l, const label_state *labels, int at)
     return at != LABELS - 1 && (!labels[at].in_result || (l->summed | l->refused) >> at & 1);
 }
 
-static bool is_exact(const sglir_labels *l, const label_state *labels)
+static bool is_exact(const sglir_labels *l, const label_state *labels, bool *mixed)
 {
     bool mixes_rows = false;
     for (int at = 0; at < LABELS - 1; at++) {
@@ -299,6 +327,7 @@ static bool is_exact(const sglir_labels *l, const label_state *labels)
     }
     for (int at = 0; at < LABELS && mixes_rows; at++)
         if (labels[at].axis.padded && !labels[at].neutral) return false;
+    *mixed = mixes_rows;
     return true;
 }
 
@@ -321,11 +350,12 @@ static void by_labels(sglir_padding_view *v)
 {
     sglir_labels l;
     label_state labels[LABELS];
+    bool mixed = false;
     if (!sglir_labels_of(v->g, v->node, &l) || l.count >= LABELS || !gather_labels(v, &l, labels)) {
         sglir_padding_spoil(v, "this op is not known to leave it alone");
         return;
     }
-    if (!is_exact(&l, labels)) {
+    if (!is_exact(&l, labels, &mixed)) {
         sglir_padding_spoil(
             v, v->node->op == SGLIR_OP_MEAN
                    ? "a mean divides by all entries; sum what is masked, and divide by the dim's :lengths()"
@@ -340,6 +370,7 @@ static void by_labels(sglir_padding_view *v)
             int at = step ? LABELS - 1 : l.results[r][a];
             if (at < 0 || !(labels[at].axis.padded || labels[at].axis.rows)) continue;
             set_content(v, &labels[at], &made.axes[a]);
+            if (mixed) made.axes[a].group = v->id + 2; /* beyond the longest of rows that are no more told apart */
             if (v->node->op == SGLIR_OP_SOFTMAX && a == sglir_padding_arg_type(v, 0)->rank - 1) {
                 made.axes[a].content = SGLIR_PADDING_KNOWN; /* e^-inf */
                 made.axes[a].value = 0;
