@@ -228,6 +228,25 @@ static sglplan_cost cost_of_region(const sglir_graph *g, sglir_id region)
     return sum;
 }
 
+/* A kernel makes numbers where it reads them: of a generator that is cut, what is left over. */
+static sglplan_cost cost_of_kernel(const sglir_graph *g, const sglir_node *node)
+{
+    sglplan_cost sum = { 0 };
+    const sglir_region *body = &g->regions.data[node->region_first];
+    int rank;
+    const int64_t *domain = sglir_attr_ints(g, node, "domain", &rank);
+    double places = 1;
+    for (int i = 0; i < rank; i++) places *= (double)domain[i];
+    for (int64_t i = 0; i < body->nodes.count; i++) {
+        const sglir_node *inner = sglir_node_at(g, body->nodes.data[i]);
+        bool made = sglir_ops[inner->op].flags & SGLIR_GENERATOR;
+        double elements = made ? (double)sglir_elements(result_type(g, inner, 0)) : 0;
+        add(&sum, sglplan_cost_of(g, body->nodes.data[i]), elements > places ? places / elements : 1);
+    }
+    sum.bytes = border_bytes(g, node);
+    return sum;
+}
+
 /* How often the regions are run. Of a loop that ends by itself the limit is all that is known; without one: a turn. */
 static double turns_of(const sglir_graph *g, const sglir_node *node)
 {
@@ -240,6 +259,7 @@ sglplan_cost sglplan_cost_of(const sglir_graph *g, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(g, id);
     sglplan_cost sum = rules[node->op](g, node);
+    if (node->op == SGLIR_OP_FUSED) return cost_of_kernel(g, node);
     if (node->op == SGLIR_OP_COND) {
         sglplan_cost yes = cost_of_region(g, node->region_first), no = cost_of_region(g, node->region_first + 1);
         add(&sum, yes.bytes + yes.flops > no.bytes + no.flops ? yes : no, 1);
@@ -247,7 +267,6 @@ sglplan_cost sglplan_cost_of(const sglir_graph *g, sglir_id id)
     }
     double times = turns_of(g, node);
     for (uint32_t r = 0; r < node->region_count; r++) add(&sum, cost_of_region(g, node->region_first + r), times);
-    if (node->op == SGLIR_OP_FUSED) sum.bytes = border_bytes(g, node);
     return sum;
 }
 
