@@ -1,12 +1,14 @@
--- Rows of many lengths: which of eight letters stands most often in a row of 3 to 60 of them. The batch is padded to the
--- smallest of four buckets; each has a program of its own, and the padding changes no number (docs/dims.md).
+-- Rows of many lengths: which of eight letters stands most often in a row of 3 to 60 of them. A batch is padded to the
+-- smallest of four buckets that holds it; each has a program of its own, and the padding changes no number
+-- (docs/dims.md).
 --     sgl train examples/majority.lua
 --     sgl memory examples/majority.lua
 local sgl = require "sgl"
 local nn, optim, data = sgl.nn, sgl.optim, sgl.data
 
 local cfg = sgl.config {
-  letters = 8, dim = 32, heads = 4, layers = 1, batch = 32, lr = 3e-3, warmup = 20, steps = 300, micro = 1, longest = 60,
+  letters = 8, dim = 32, heads = 4, layers = 1, batch = 32, lr = 3e-3, warmup = 20, steps = 300, micro = 1,
+  longest = 60,
 }
 local seq = sgl.dim("seq", { buckets = { 8, 16, 32, 64 } })
 

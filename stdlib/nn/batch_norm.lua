@@ -61,7 +61,9 @@ return function(channels, options)
   local running_var = base.buffer { channels, init = initial.ones }
 
   local function by_rows(x, entry)
-    if options.group then core.error("batch_norm: rows of '" .. entry.dim.name .. "' are normalized together: no group") end
+    if options.group then
+      core.error(("batch_norm: rows of '%s' are normalized together: leave group out"):format(entry.dim.name))
+    end
     local mean, variance, count, centred = without_padding(x, entry)
     follow(running_mean, ops.reshape(mean, 1, channels), momentum)
     follow(running_var, ops.reshape(variance, 1, channels) * (count / ops.maximum(count - 1, 1)), momentum)

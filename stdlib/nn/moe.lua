@@ -47,8 +47,8 @@ end
 local function present_of(call, x, dtype, capacity)
   local padded = dims_of.along(x, 1)
   if padded and capacity then
-    core.error(("moe: a capacity counts all places of a sequence, and those of '%s' are padded: leave capacity out"):format(
-      padded.dim.name))
+    local what = "moe: a capacity counts all places of a sequence, and those of '%s' are padded: leave capacity out"
+    core.error(what:format(padded.dim.name))
   end
   local mask = check.options("moe", call, { mask = "any?" }).mask or dims_of.mask_of(x)
   if not mask then return nil end
