@@ -320,7 +320,7 @@ bad bad_rows 0 reduce_sum
 bad bad_one_mask 0 'the op moves rows'
 bad bad_any_mask 0 'in different places'
 bad bad_pairs 3 reduce_sum
-bad bad_merged 3 'in different places'
+bad bad_merged 4 'in different places'
 bad bad_attention 2 'queries see these keys' "the dim's :mask()"
 bad bad_random 2 'a place is given another number'
 bad bad_iota 0 reduce_sum 'as long as the bucket'
