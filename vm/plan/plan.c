@@ -8,10 +8,7 @@
 
 #include "plan/plan.h"
 
-enum {
-    SGLPLAN_MAX_EXTENT = 1 << 20, /* of one axis, and of the ranks that all axes span together */
-    FIELDS_AT_MOST = SGLIR_AXIS_COUNT + 7
-};
+enum { SGLPLAN_MAX_EXTENT = 1 << 20 }; /* of one axis, and of the ranks that all axes span together */
 
 /* Field name per axis: "mesh.dp", ..., and "micro" for the time axis, which spans no ranks. */
 #define AXIS_FIELD(name, text) "mesh." text,
@@ -142,7 +139,8 @@ static sgl_status set_memory(sglcore_env *env, sglplan *plan, const sglir_named 
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    const char *names[FIELDS_AT_MOST];
+    static const char *const others[] = { "precision", "wide", "disable", "memory" };
+    const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         names[count++] = field_of_axis(axis);
@@ -152,10 +150,7 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
         names[count++] = numbers[i].name;
         if (strcmp(field->name, numbers[i].name) == 0) return set_number(env, plan, i, field);
     }
-    names[count++] = "precision";
-    names[count++] = "wide";
-    names[count++] = "disable";
-    names[count++] = "memory";
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) names[count++] = others[i];
     if (strcmp(field->name, "memory") == 0) return set_memory(env, plan, field);
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
     if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
