@@ -22,8 +22,8 @@ enum {
     SGLCOMM_INLINE = 3840,
     SGLCOMM_MESSAGE = 1024,
     SGLCOMM_SMALL = 32 << 10,  /* an exchange whose bytes of all ranks are no more than these goes by doubling */
-    SGLCOMM_PIECE = 512 << 10, /* bytes of a piece, at the most */
-    SGLCOMM_STAGING = 4 << 20, /* of pieces that are to be reduced; two rows of them */
+    SGLCOMM_PIECE = 2 << 20,   /* bytes of a piece, at the most */
+    SGLCOMM_STAGING = 8 << 20, /* of pieces that are to be reduced; two rows of them */
     SGLCOMM_SENDERS = 32       /* ranks of the world < 2^31: beats go to rank + 2^k */
 };
 

@@ -65,7 +65,7 @@ static void size_pieces(sglexec_group *group)
     int64_t piece = SGLCOMM_STAGING / others, most = SGLCOMM_PIECE;
     if (options->bytes_per_s > 0 && options->bytes_per_s * options->latency_us / 1e6 < 4.0 * SGLCOMM_PIECE) {
         most = (int64_t)(options->bytes_per_s * options->latency_us / 1e6) / 4;
-        if (most < SGLCOMM_PIECE / 8) most = SGLCOMM_PIECE / 8;
+        if (most < SGLCOMM_PIECE / 32) most = SGLCOMM_PIECE / 32;
     }
     if (piece > most) piece = most;
     piece = piece / 64 * 64;
