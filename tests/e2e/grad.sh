@@ -131,3 +131,31 @@ sed 's/model(batch.x):square/sgl.stop_gradient(model(batch.x)):square/' loss.lua
 refused 1 'case.lua:8: sgd: the loss depends on none of the 2 parameters' -- train case.lua --out nothing
 sed 's/model(batch.x):square/sgl.cast(sgl.cast(model(batch.x), "i32"), "f32"):square/' loss.lua >case.lua
 refused 1 'case.lua:8: sgd: the loss depends on none of the 2 parameters' -- train case.lua --out nothing
+
+# A sum of sums with itself, 40 deep, has 2^40 ways through it: it is taken as it is, and derived in no time. Both a value from
+# around a loop, and one of which each turn reads a slice.
+cat >doubled.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local w = nn.parameter { 3, init = nn.init.constant(0.5) }
+local function doubled(x)
+  for _ = 1, 40 do x = x + x end
+  return x * 2.0 ^ -40
+end
+return sgl.job {
+  model = nn.module("line", { w = w }, function(x) return x * w() end), steps = 1,
+  step = function(batch)
+    local own, xs = w(), batch.x * 1
+    local last = sgl.scan(function(sum, _, i)
+      return sum + (doubled(own) * sgl.dynamic_slice(doubled(xs), i, 0, 1):reshape(3)):sum()
+    end, sgl.constant(0, "f32"), xs)
+    local of = sgl.grad(last, { w = own, x = xs })
+    return { loss = last, dw = of.w:sum(), dx = of.x:sum(), first = of.x:index(0):sum() }
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 2, 3 } } }, next = function() return { x = { 1, 2, 5, 0, 1, 1 } } end,
+  },
+}
+LUA
+run 0 train doubled.lua --out doubled.run --log doubled.jsonl
+says doubled.jsonl '"loss":5' '"dw":10' '"dx":3' '"first":1.5'

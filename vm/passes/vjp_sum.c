@@ -54,33 +54,39 @@ static sglir_id add_term(sglir_graph *g, sglir_id sum, sglir_id term, bool only,
     return sglpass_sum_update(g, sum, slice, start, axis);
 }
 
-enum { MOST_TERMS = 64, DEEPEST_SUM = 32 };
+/* Terms that a sum is taken apart into; nodes of it that are looked at. A sum of sums with itself has more ways through it
+ * than anyone could go. */
+enum { MOST_TERMS = 64, MOST_LOOKED_AT = 256 };
 
-static bool has_slice(const sglir_graph *g, sglir_id value, int depth)
+static bool has_slice(const sglir_graph *g, sglir_id value, int *left)
 {
     const sglir_node *maker = sglir_maker(g, value);
-    if (maker == NULL || depth > DEEPEST_SUM) return false;
+    if (maker == NULL || --*left < 0) return false;
     if (maker->op == SGLIR_OP_DYNAMIC_UPDATE) return true;
     return maker->op == SGLIR_OP_ADD &&
-           (has_slice(g, sglir_arg(g, maker, 0), depth + 1) || has_slice(g, sglir_arg(g, maker, 1), depth + 1));
+           (has_slice(g, sglir_arg(g, maker, 0), left) || has_slice(g, sglir_arg(g, maker, 1), left));
 }
 
-bool sglpass_sum_has_slice(const sglir_graph *g, sglir_id value) { return has_slice(g, value, 0); }
+bool sglpass_sum_has_slice(const sglir_graph *g, sglir_id value)
+{
+    int left = MOST_LOOKED_AT;
+    return has_slice(g, value, &left);
+}
 
 sglir_id sglpass_sum_add(sglir_graph *g, sglir_id sum, sglir_id gradient, sglir_id back, int64_t turns)
 {
     sglir_id waiting[MOST_TERMS] = { gradient };
-    bool only = true;
+    int terms = 1;
     for (int count = 1; count > 0 && g->status == SGL_OK;) {
         sglir_id term = waiting[--count];
         const sglir_node *maker = sglir_maker(g, term);
-        if (maker != NULL && maker->op == SGLIR_OP_ADD && count + 2 <= MOST_TERMS && has_slice(g, term, 0)) {
+        if (maker != NULL && maker->op == SGLIR_OP_ADD && terms < MOST_TERMS && sglpass_sum_has_slice(g, term)) {
             waiting[count++] = sglir_arg(g, maker, 1);
             waiting[count++] = sglir_arg(g, maker, 0);
-            only = false;
+            terms++;
             continue;
         }
-        sum = add_term(g, sum, term, only, back, turns);
+        sum = add_term(g, sum, term, terms == 1, back, turns);
     }
     return sum;
 }
