@@ -50,10 +50,16 @@ bool command_set(command_settings *settings, const char *key, const char *value)
 
 /* Opens a VM. What a script prints goes to `prints`, warnings and errors to stderr. NULL after having said why. */
 sgl_vm *command_open(int64_t threads, FILE *prints);
-/* The job's plan for one of its graphs: micro-batches are for graphs that have a batch, train and eval. */
+/* The job's plan for one of its graphs: micro-batches are for graphs that have a batch, train and eval, and so are bf16 and
+ * fp16: to generate is to read each weight once, which a cast would not make faster, and what goes token by token is
+ * compared with what reads several at once (sgl_generate_agrees), which narrow sums would tell apart. */
 sgl_status command_plan(sgl_job *job, const char *which, sgl_plan **plan);
+/* Of NOT_FOUND from sgl_job_graph: the script, the name of the graph. */
+#define COMMAND_NO_GRAPH "%s: the job has no graph '%s'; eval needs a loss, decode, few and text a context"
 /* Prints "sgl: MESSAGE" of the VM's last failure and gives the exit code. */
 int command_error(const sgl_vm *vm);
+/* The exit code of a command that has ended so; it was told why (command_error), or which signal stopped it. */
+int command_status(const sgl_vm *vm, sgl_status status);
 sgl_status command_write(void *user, const char *data, size_t bytes); /* an sgl_write_fn to the FILE * user */
 
 /* From now on Ctrl-C and SIGTERM stop what runs on the VM, with INTERRUPTED: the first after the step at hand, the second

@@ -190,9 +190,7 @@ int command_eval(int argc, char **argv)
         e.bytes = e.counts_targets && is_set(&e, "bytes");
         json ? print_json(&e) : print_text(&e);
     }
-    code = status == SGL_OK            ? COMMAND_OK
-           : status == SGL_INTERRUPTED ? command_signal_status()
-                                       : command_error(e.model.vm);
+    code = command_status(e.model.vm, status);
     json_decref(e.model.meta);
     sgl_close(e.model.vm);
     return code;

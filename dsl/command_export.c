@@ -7,15 +7,13 @@
 
 #include "dsl/command_model.h"
 
-typedef struct export
-{
+typedef struct exporter {
     command_model model;
     const char *out;
     bool ema;
-}
-export;
+} exporter;
 
-static sgl_status write_file(export *e, const char *dir)
+static sgl_status write_file(exporter *e, const char *dir)
 {
     sgl_graph *graph = NULL;
     sgl_session *session = NULL;
@@ -34,7 +32,7 @@ static sgl_status write_file(export *e, const char *dir)
 
 int command_export(int argc, char **argv)
 {
-    export e = { 0 };
+    exporter e = { 0 };
     const command_option options[] = {
         { "--out", 's', &e.out, "FILE", "the file to write, such as model.safetensors" },
         { "--ema", 'b', &e.ema, "", "the averages that its optimizer keeps, in place of the parameters" },
@@ -64,9 +62,7 @@ int command_export(int argc, char **argv)
     command_signals(e.model.vm);
     sgl_status status = write_file(&e, positional[0]);
     if (status == SGL_OK) printf("wrote %s from %s\n", e.out, e.model.path);
-    code = status == SGL_OK            ? COMMAND_OK
-           : status == SGL_INTERRUPTED ? command_signal_status()
-                                       : command_error(e.model.vm);
+    code = command_status(e.model.vm, status);
     json_decref(e.model.meta);
     sgl_close(e.model.vm);
     return code;

@@ -159,8 +159,7 @@ static int run(generate *g, const char *dir)
     if (status == SGL_OK && !g->begun) show_prompt(g); /* no token was asked for */
     if (g->begun) putchar('\n');
     fflush(stdout);
-    if (status == SGL_INTERRUPTED) return command_signal_status();
-    return status == SGL_OK ? COMMAND_OK : command_error(g->vm);
+    return command_status(g->vm, status);
 }
 
 int command_generate(int argc, char **argv)

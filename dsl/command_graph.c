@@ -21,9 +21,7 @@ static sgl_status open_look(look *l, const char *script, const command_settings 
     if (status == SGL_OK) status = command_plan(l->job, which, &l->plan);
     if (status == SGL_OK) status = sgl_session_new(l->vm, "cpu", &l->session);
     if (status == SGL_OK) status = sgl_job_graph(l->job, which, &l->graph);
-    if (status == SGL_NOT_FOUND && l->session)
-        status = sgl_fail(l->vm, status, "%s: the job has no graph '%s'; there are init, train, eval and decode",
-                          script, which);
+    if (status == SGL_NOT_FOUND && l->session) status = sgl_fail(l->vm, status, COMMAND_NO_GRAPH, script, which);
     return status;
 }
 
@@ -35,7 +33,7 @@ int command_graph(int argc, char **argv)
     const command_option options[] = {
         { "--after", 's', &after, "PASS", "the graph after this pass, or 'all' (default: as traced)" },
         { "--format", 's', &format, "FORMAT", "text (default) or dot" },
-        { "--graph", 's', &which, "NAME", "train (default), init, eval or decode" },
+        { "--graph", 's', &which, "NAME", "train (default), eval, decode, init, few, text or export" },
         { "--program", 'b', &kernels, "", "the frozen program instead: instructions, places, script lines" },
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { 0 },
@@ -111,7 +109,7 @@ int command_memory(int argc, char **argv)
     const command_option options[] = {
         { "--svg", 's', &svg, "FILE", "draw the lifetimes" },
         { "--format", 's', &format, "FORMAT", "text (default) or json" },
-        { "--graph", 's', &which, "NAME", "train (default), init, eval or decode" },
+        { "--graph", 's', &which, "NAME", "train (default), eval, decode, init, few, text or export" },
         { "--memory", 's', &bound, "BYTES", "a bound, such as 2GiB: what to make again instead of keeping it" },
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { 0 },

@@ -175,9 +175,11 @@ sgl_vm *command_open(int64_t threads, FILE *prints)
 sgl_status command_plan(sgl_job *job, const char *which, sgl_plan **plan)
 {
     const sgl_attr whole = { .name = "micro", .kind = SGL_ATTR_INT, .i = 1 };
+    const sgl_attr wide = { .name = "wide", .kind = SGL_ATTR_STRING, .s = "*" };
+    const bool has_batch = strcmp(which, "train") == 0 || strcmp(which, "eval") == 0;
     sgl_status status = sgl_job_plan(job, plan);
-    bool has_batch = strcmp(which, "train") == 0 || strcmp(which, "eval") == 0;
-    return status == SGL_OK && !has_batch ? sgl_plan_set(*plan, &whole) : status;
+    if (status == SGL_OK && !has_batch) status = sgl_plan_set(*plan, &whole);
+    return status == SGL_OK && !has_batch ? sgl_plan_set(*plan, &wide) : status;
 }
 
 int command_error(const sgl_vm *vm)
@@ -185,6 +187,12 @@ int command_error(const sgl_vm *vm)
     if (ferror(stdout)) return COMMAND_FAILED; /* main.c says so */
     fprintf(stderr, "sgl: %s\n", sgl_error_message(vm));
     return COMMAND_FAILED;
+}
+
+int command_status(const sgl_vm *vm, sgl_status status)
+{
+    if (status == SGL_INTERRUPTED) return command_signal_status();
+    return status == SGL_OK ? COMMAND_OK : command_error(vm);
 }
 
 sgl_status command_write(void *user, const char *data, size_t bytes)

@@ -472,7 +472,7 @@ int command_train(int argc, char **argv)
         { "--out", 's', &o.out, "DIR", "folder of checkpoints (default: the script's name with .run)" },
         { "--resume", 'o', &o.resume, "DIR", "go on from the last complete checkpoint of DIR (default: --out)" },
         { "--init-from", 's', &o.init_from, "FILE",
-          "take the parameters of a checkpoint (or of a file in one), begin at step 0" },
+          "take the parameters of a checkpoint or of a safetensors file, begin at step 0" },
         { "--save-every", 'i', &o.save_every, "N", "a checkpoint every N steps (default: at the end alone)" },
         { "--keep", 'i', &o.keep, "N", "keep the last N checkpoints, 0: all (default 3)" },
         { "--eval-every", 'i', &o.eval_every, "N", "held-out loss every N steps, 0: at the end alone" },

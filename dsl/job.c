@@ -1,8 +1,7 @@
 /* job.c -- the scripts part of sgl.h: load a script, ask its job for graphs, plan, data and numbers.
  *
- * Comes in: a script and settings. Goes out: what the job table says, by way of functions of stdlib/job.lua: trace_init,
- * trace_train, trace_eval, trace_decode, trace_few, trace_text, trace_export, plan_fields, data_config, number. Graphs belong to the job and
- * are traced once.
+ * Comes in: a script and settings. Goes out: what the job table says, by way of functions of stdlib/job.lua: trace_ and the
+ * name of a graph, plan_fields, data_config, number. Graphs belong to the job and are traced once.
  * Odd invariant: what is made of sgl.h objects inside Lua is handed out through a request on the C stack, so that an error
  * after it finds its owner still there. */
 #include <string.h>
@@ -217,8 +216,7 @@ sgl_status sgl_job_graph(sgl_job *job, const char *which, sgl_graph **graph)
     for (int i = 0; i < count && which != NULL; i++) known = known || strcmp(names[i], which) == 0;
     if (!known) {
         return sgl_fail(job->vm, SGL_INVALID_ARGUMENT,
-                        "a job has no graph '%s'; it has init, train, eval, decode, few, text and "
-                        "export",
+                        "a job has no graph '%s'; it has init, train, eval, decode, few, text and export",
                         which != NULL ? which : "");
     }
     graph_request request = { .which = which };

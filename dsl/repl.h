@@ -1,4 +1,5 @@
-/* repl.h -- what the two halves of the REPL share: repl.c runs lines, repl_line.c reads them from a terminal.
+/* repl.h -- what the parts of the REPL share: repl.c runs lines, repl_line.c reads them from a terminal, repl_program.c has
+ * the commands that look into a script.
  *
  * A line reader comes in as a repl whose job and session answer what can be completed. Goes out: one line after another,
  * NULL at the end of the input. */
@@ -27,6 +28,16 @@ typedef struct repl {
     bool told_of_locals;
     bool left;
 } repl;
+
+/* repl_program.c. append: an sgl_write_fn to a repl_text. need_: WRONG_STATE without a script; program: and it is frozen. */
+sgl_status repl_append(void *user, const char *data, size_t bytes);
+sgl_status repl_need_script(const repl *r);
+sgl_status repl_need_program(repl *r);
+sgl_status repl_use_graph(repl *r, const char *which);
+/* The commands :list, :search and :node. */
+sgl_status repl_list(repl *r, const char *argument);
+sgl_status repl_search(repl *r, const char *argument);
+sgl_status repl_node(repl *r, const char *argument);
 
 /* The names of the commands, ":list" ...; NULL past the end. */
 const char *repl_command_name(int index);

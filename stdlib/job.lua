@@ -1,6 +1,6 @@
 --- sgl.job: what a script returns, and the graphs that are traced from it.
 --- Comes in: { model, loss, data, optim, plan } or { model, step, data, plan }. Goes out: a job; the C side asks it for
---- its graphs by name (trace_init, trace_train, trace_eval, trace_decode), its plan, its data and its numbers.
+--- its graphs by name (job.trace_train and its kin, which sgl.h tells of), its plan, its data and its numbers.
 --- Invariant: a graph is traced anew each time it is asked for, and nothing of one trace reaches another.
 
 local check = require "sgl.check"

@@ -59,7 +59,7 @@ static double at(const comparison *c, const void *row, int64_t i)
     return c->logits.dtype == SGL_F64 ? ((const double *)row)[i] : (double)((const float *)row)[i];
 }
 
-/* Roundings differ, and nothing else may. What is not finite is no matter of places. */
+/* Roundings of f32 differ, and nothing else may. What is not finite is no matter of places. */
 static bool near(const comparison *c)
 {
     double largest = 0, distance = 0;
