@@ -2,7 +2,7 @@
  *
  * Comes in: the world that mpirun, srun or the like has made. Goes out: sglcomm_module_link (link.h). Heartbeats and groups have
  * a communicator each, copies of the world's, so that a host which uses MPI itself meets none of our messages; a channel of
- * groups is a tag. Every message is at most SGLCOMM_PIECE bytes, so MPI 3's int counts are enough. MPI is joined once in a
+ * groups is a tag. No message, a piece or a beat, comes near 2^31 bytes, so MPI 3's int counts are enough. MPI is joined once in a
  * process, that is MPI's rule: a second open is refused. Odd invariant: the module is linked with MPI and libc alone, and
  * stays loaded, since MPI's own plugins do not survive an unloading. */
 #include <stdio.h>

@@ -13,8 +13,8 @@
 #include "core/core.h"
 
 typedef struct sglexec_comm sglexec_comm; /* the transport's own: this process among all */
-typedef struct sglexec_group
-    sglexec_group; /* some ranks, in an order that all of them give alike; lives as the comm does */
+/* Some ranks, in an order that all of them give alike; lives as the comm does. */
+typedef struct sglexec_group sglexec_group;
 
 /* from and to may be the same range where the row says "in place". A sum is added in the group's order, in f32 for floats
  * that are narrower, and rounded once: the same bits for all_reduce, reduce_scatter and any cut into slices. */

@@ -6,8 +6,8 @@
  * none of the row's; rows are what have counts of their own (the samples of a batch).
  * Odd invariant: two dimensions of one extent that are padded by the same dim have their padding in the same places, since
  * a cut or a pad moves the extent and the count alike; but where rows have counts of their own that holds of the same rows
- * alone, so what stands in one value's padding says something of another's only where both have the same rows. A value that depends on padding is spoilt, and stays so; only
- * where an output is spoilt is that an error. */
+ * alone, so what stands in one value's padding says something of another's only where both have the same rows. A value that
+ * depends on padding is spoilt, and stays so; only where an output is spoilt is that an error. */
 #ifndef SGLIR_PADDING_H
 #define SGLIR_PADDING_H
 
@@ -15,8 +15,7 @@
 
 enum {
     SGLIR_PADDING_DIMS = 4,
-    SGLIR_PADDING_STEP =
-        SGL_MAX_RANK, /* within a loop along the dim: the turn, an axis that the values there do not have */
+    SGLIR_PADDING_STEP = SGL_MAX_RANK, /* within a loop along the dim: the turn, an axis that no value there has */
     SGLIR_PADDING_AXES
 };
 
@@ -33,8 +32,7 @@ typedef struct sglir_padding_axis {
     double value;
     int64_t outer, inner; /* reshaped into one with others: the product of extents before and behind it, else 1 */
     int64_t rows_outer, rows_inner; /* the same of rows */
-    uint32_t
-        group; /* whose counts: 0 one count for all, 1 those of the feed's rows, others of what a node made of them */
+    uint32_t group; /* whose counts: 0 one for all, 1 those of the feed's rows, others of what a node made of them */
 } sglir_padding_axis;
 
 typedef struct sglir_padding_state {

@@ -20,9 +20,9 @@ typedef struct sglpass_context {
     int64_t (*workspace)(const sglir_graph *g, sglir_id node); /* of the device; NULL: none needs any */
     const volatile sig_atomic_t *interrupted;                  /* not 0: the host asks to stop; NULL: nobody can */
     int64_t give_back; /* bytes of the peak that recompute spares beyond what is marked: against a bound */
-    sglcore_map
-        *warned;   /* parameters, by the hash of their names, of which it was said that no gradient reaches them; what
-                          * is in it is not said again. NULL: nobody remembers beyond one graph */
+    /* Parameters, by the hash of their names, of which it was said that no gradient reaches them; what is in it is not said
+     * again. NULL: nobody remembers beyond one graph. */
+    sglcore_map *warned;
     bool *changed; /* where the pass says whether its result differs from what came in; NULL: nobody asks */
 } sglpass_context;
 
