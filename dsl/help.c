@@ -84,6 +84,19 @@ static bool is_file_of(const struct sgldsl_module *module, const char *name)
     return !*name && (strcmp(path, ".lua") == 0 || strcmp(path, "/init.lua") == 0);
 }
 
+/* Does the head of the file name it: "nn.conv2d" in "--- nn.conv1d, nn.conv2d: convolutions ..."? */
+static bool is_headed(const struct sgldsl_module *module, const char *name, size_t bytes)
+{
+    const char *at = module->text + strspn(module->text, "- ");
+    while (bytes > 0) {
+        size_t length = strcspn(at, ",:\n");
+        if (length == bytes && strncmp(at, name, bytes) == 0) return true;
+        if (at[length] != ',') return false;
+        at += length + 1 + strspn(at + length + 1, " ");
+    }
+    return false;
+}
+
 /* The comment lines from `line` on, without their dashes. */
 static const char *put_comment(help *h, const char *line)
 {
@@ -107,25 +120,39 @@ static void tell_file(help *h, const struct sgldsl_module *module)
         if (is_comment(line)) {
             if (!comment) comment = line;
         } else {
-            if (comment && strncmp(line, "return function", 15) == 0) put_comment(h, comment);
+            if (comment && strncmp(skip_blanks(line), "return function", 15) == 0) put_comment(h, comment);
             comment = NULL;
         }
     }
 }
 
-/* Does the line define the function or field `name` of a table: "function ops.exp(", "fn.where = "? */
+/* Does the line define the function or field `name` of a table: "function ops.exp(", "fn.where = ", "ops.max, ops.min = "? */
 static bool defines(const char *line, const char *name)
 {
     const char *at = skip_blanks(line);
-    if (strncmp(at, "function ", 9) == 0) at += 9;
-    while (isalnum((unsigned char)*at) || *at == '_') at++;
-    if (*at != '.' && *at != ':') return false;
-    size_t length = strlen(name);
-    if (strncmp(++at, name, length) != 0) return false;
-    return at[length] == '(' || strncmp(at + length, " = ", 3) == 0 || strncmp(at + length, ", ", 2) == 0;
+    const bool is_function = strncmp(at, "function ", 9) == 0;
+    const size_t length = strlen(name);
+    if (is_function) at += 9;
+    for (;;) {
+        while (isalnum((unsigned char)*at) || *at == '_') at++;
+        if (*at != '.' && *at != ':') return false;
+        size_t bytes = strcspn(++at, "(, =\n");
+        bool ends = at[bytes] == (is_function ? '(' : ',') || strncmp(at + bytes, " = ", 3) == 0;
+        if (ends && bytes == length && strncmp(at, name, bytes) == 0) return true;
+        if (is_function || strncmp(at + bytes, ", ", 2) != 0) return false;
+        at += bytes + 2;
+    }
 }
 
-static void tell_function(help *h, const struct sgldsl_module *module, const char *name)
+/* "local function parameter(", of a file whose head names it as nn.parameter. */
+static bool defines_local(const char *line, const char *name)
+{
+    const size_t length = strlen(name);
+    return strncmp(line, "local function ", 15) == 0 && strncmp(line + 15, name, length) == 0 &&
+           line[15 + length] == '(';
+}
+
+static void tell_function(help *h, const struct sgldsl_module *module, const char *name, bool headed)
 {
     const char *comment = NULL;
     for (const char *line = module->text; *line; line = next_line(line)) {
@@ -133,7 +160,7 @@ static void tell_function(help *h, const struct sgldsl_module *module, const cha
             if (!comment) comment = line;
             continue;
         }
-        if (defines(line, name)) {
+        if (defines(line, name) || (headed && defines_local(line, name))) {
             const char *text = skip_blanks(line);
             put(h, text, (size_t)(line_end(text) - text));
             put(h, "\n", 1);
@@ -151,18 +178,21 @@ static bool is_in_folder(const struct sgldsl_module *module, const char *name, s
     return strncmp(path, name, folder_bytes) == 0 && path[folder_bytes] == '/';
 }
 
-/* The files of a folder by the first line of their heads. */
+/* What the heads of a folder's files name, with the rest of their first lines. */
 static void list_folder(help *h, const char *folder)
 {
     size_t bytes = strlen(folder);
     for (const struct sgldsl_module *m = sgldsl_modules; m->name != NULL; m++) {
         const char *path = m->name + strlen("stdlib/");
-        if (strncmp(path, folder, bytes) != 0 || path[bytes] != '/' || strcmp(path + bytes, "/init.lua") == 0) continue;
-        char name[64];
-        snprintf(name, sizeof name, "%s.%.*s", folder, (int)strcspn(path + bytes + 1, "."), path + bytes + 1);
-        const char *text = m->text + (is_comment(m->text) ? 4 : 0), *end = line_end(text), *colon = strstr(text, ": ");
-        if (colon && colon < end) text = colon + 2;
-        put_line(h, name, text, (size_t)(end - text));
+        const char *at = m->text + strspn(m->text, "- "), *end = line_end(at), *colon = strstr(at, ": ");
+        if (strncmp(path, folder, bytes) != 0 || path[bytes] != '/' || !colon || colon > end) continue;
+        while (strncmp(at, folder, bytes) == 0 && at[bytes] == '.') {
+            char name[64];
+            size_t length = strcspn(at, ",:");
+            snprintf(name, sizeof name, "%.*s", (int)length, at);
+            put_line(h, name, colon + 2, (size_t)(end - colon - 2));
+            at += length + strspn(at + length, ", ");
+        }
     }
 }
 
@@ -190,8 +220,10 @@ sgl_status sgldsl_help(sgl_vm *vm, const char *name, sgl_write_fn write, void *u
     } else {
         tell_op(&h, vm, name);
         for (const struct sgldsl_module *m = sgldsl_modules; m->name != NULL; m++) {
-            if (is_file_of(m, name)) tell_file(&h, m);
-            if (is_in_folder(m, name, folder_bytes)) tell_function(&h, m, last);
+            bool headed = is_headed(m, name, strlen(name));
+            if (is_file_of(m, name) || headed) tell_file(&h, m);
+            if (is_in_folder(m, name, folder_bytes) || is_headed(m, name, folder_bytes))
+                tell_function(&h, m, last, headed);
         }
         if (!dot) list_folder(&h, name);
     }

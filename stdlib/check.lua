@@ -28,7 +28,8 @@ local kinds = {
 ---@return string
 function check.show(value)
   if value ~= value then return "nan" end
-  return type(value) == "string" and "'" .. value .. "'" or tostring(value)
+  if type(value) == "table" and getmetatable(value) == nil then return "a table" end
+  return type(value) == "string" and "'" .. value .. "'" or tostring(value):match "^[^\n]*" -- a module has a tree below
 end
 
 --- The value must be of the kind.

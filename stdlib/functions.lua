@@ -12,6 +12,7 @@ return function(ops)
 
   local function axis_of(what, x, axis, rank)
     rank = rank or core.rank(x)
+    if type(axis) ~= "number" then core.error(("%s: axis must be an integer, not %s"):format(what, tostring(axis))) end
     local found = axis < 0 and rank + axis or axis
     if found < 0 or found >= rank then
       core.error(("%s: axis %d of %s"):format(what, axis, tostring(x)))
@@ -142,6 +143,7 @@ return function(ops)
   --- The tensors side by side along a new axis.
   function fn.stack(tensors, axis)
     local parts = {}
+    if type(tensors) ~= "table" then core.error("stack: the tensors are a list: sgl.stack({ a, b }, axis)") end
     for i, x in ipairs(tensors) do parts[i] = fn.unsqueeze(x, axis or 0) end
     if #parts == 0 then core.error("stack: a list of tensors is needed") end
     return ops.concat(parts, axis_of("stack", parts[1], axis or 0))
@@ -152,6 +154,9 @@ return function(ops)
   function fn.split(x, parts, axis)
     axis = axis_of("split", x, axis or 0)
     local extent, sizes, out, start = ops.shape(x, axis), parts, {}, 0
+    if type(parts) ~= "number" and type(parts) ~= "table" then
+      core.error(("split: give the number of parts or a list of their sizes, not %s"):format(tostring(parts)))
+    end
     if type(parts) == "number" then
       if parts < 1 or extent % parts ~= 0 then
         core.error(("split: %d elements along axis %d do not make %d equal parts"):format(extent, axis, parts))
@@ -172,6 +177,7 @@ return function(ops)
   --- Element i moves to i + shift along axis; what leaves at one end comes in at the other.
   function fn.roll(x, shift, axis)
     axis = axis_of("roll", x, axis or 0)
+    if type(shift) ~= "number" then core.error(("roll: shift must be an integer, not %s"):format(tostring(shift))) end
     local extent = ops.shape(x, axis)
     local by = extent > 0 and shift % extent or 0
     if by == 0 then return x end
@@ -181,8 +187,9 @@ return function(ops)
   --- x:index(0, ":", {1, 5}, {nil, nil, 2}): for each dimension an integer (that element; the dimension goes), ":"
   --- (all), or { start, stop, step }. Dimensions not named are whole.
   function fn.index(x, ...)
-    local gone, rank, whole = {}, core.rank(x), tostring(x)
-    for i, what in ipairs { ... } do
+    local gone, rank, whole, places = {}, core.rank(x), tostring(x), { ... }
+    for i = 1, select("#", ...) do
+      local what = places[i]
       if i > rank then core.error(("index: %d places for %s"):format(select("#", ...), whole)) end
       if math.type(what) == "integer" then
         local extent = ops.shape(x, i - 1)
@@ -194,7 +201,8 @@ return function(ops)
       elseif type(what) == "table" then
         x = ops.slice(x, i - 1, what[1] or 0, what[2], what[3])
       elseif what ~= ":" then
-        core.error(("index: place %d must be an integer, ':' or { start, stop, step }"):format(i))
+        local hint = core.is_tensor(what) and "; places that are a tensor are for gather, a mask is for select" or ""
+        core.error(("index: place %d must be an integer, ':' or { start, stop, step }%s"):format(i, hint))
       end
     end
     local dims = {}

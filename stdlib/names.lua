@@ -23,6 +23,7 @@ local elsewhere = {
   gradient_accumulation_steps = { "micro" }, grad_accum = { "micro" }, optimizer = { "optim" }, loss_fn = { "loss" },
   randn = { "normal" }, rand = { "uniform" }, randn_like = { "normal" }, rand_like = { "uniform" },
   cat = { "concat" }, concatenate = { "concat" },
+  clip = { "clamp" },
   view = { "reshape" }, permute = { "transpose" }, mm = { "matmul" }, bmm = { "matmul" }, arange = { "iota" },
   detach = { "stop_gradient" }, no_grad = { "stop_gradient" }, to = { "cast" }, type = { "cast" },
   float = { "cast" }, half = { "cast" }, double = { "cast" }, bfloat16 = { "cast" }, long = { "cast" },
@@ -41,6 +42,7 @@ local elsewhere = {
   masked_fill = { "select" }, chunk = { "split" }, narrow = { "slice" }, index_select = { "gather" },
   register_buffer = { "buffer" }, past_key_values = { "cache" }, kv_cache = { "cache" },
   Dropout = { "dropout" }, Module = { "module" }, Parameter = { "parameter" }, Sequential = { "stack" },
+  sequential = { "stack" },
   CrossEntropyLoss = { "cross_entropy" }, MultiheadAttention = { "attention" }, Adam = { "adamw" }, adam = { "adamw" },
   AdamW = { "adamw" }, SGD = { "sgd" }, CosineAnnealingLR = { "cosine" },
 }

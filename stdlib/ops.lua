@@ -58,7 +58,9 @@ end
 function ops.shape(x, axis)
   local dims = core.dims(x)
   if axis == nil then return dims end
-  return dims[(axis < 0 and #dims + axis or axis) + 1]
+  local extent = dims[(axis < 0 and #dims + axis or axis) + 1]
+  if not extent then core.error(("shape: axis %s of %s"):format(tostring(axis), tostring(x))) end
+  return extent
 end
 
 ops.dtype = core.dtype
@@ -76,9 +78,14 @@ function ops.reshape(x, ...) return emit("reshape", { x }, { dims = list(...) })
 --- Repeats extents of 1, dims aligned at the end.
 function ops.broadcast(x, ...) return emit("broadcast", { x }, { dims = list(...) }) end
 
---- Result dimension i is dimension order[i + 1] of x; with no order the last two change places.
+--- Result dimension i is dimension order[i + 1] of x; with no order the last two change places. A written order
+--- that changes nothing is refused: PyTorch's x.transpose(0, 1) is another thing.
 function ops.transpose(x, ...)
   local order = list(...)
+  if select("#", ...) == 2 and core.rank(x) == 2 and order[1] == 0 and order[2] == 1 then
+    core.error("transpose: the order 0, 1 changes nothing: it names all dimensions in their new order, as "
+      .. "x:transpose(1, 0) does; x:transpose() changes the places of the last two")
+  end
   if #order == 0 then
     local rank = core.rank(x)
     if rank < 2 then core.error("transpose: a tensor of rank " .. rank .. " has no two dimensions to exchange") end
@@ -90,8 +97,12 @@ end
 
 --- x[start:stop:step] along axis; negative start and stop count from the end.
 function ops.slice(x, axis, start, stop, step)
-  local extent = ops.shape(x, axis)
-  if extent == nil then core.error(("slice: axis %s of %s"):format(tostring(axis), tostring(x))) end
+  if type(axis) ~= "number" or type(start) ~= "number" then
+    core.error("slice: its axis and its start are integers: x:slice(axis, start, stop, step)")
+  end
+  local dims = core.dims(x)
+  local extent = dims[(axis < 0 and #dims + axis or axis) + 1]
+  if not extent then core.error(("slice: axis %s of %s"):format(tostring(axis), tostring(x))) end
   if stop == nil then stop = extent end
   if start < 0 then start = extent + start end
   if stop < 0 then stop = extent + stop end
@@ -198,8 +209,14 @@ function ops.sort(x, axis, descending)
   return emit("sort", { x }, { axis = axis or -1, descending = descending or false })
 end
 
---- values, indices of the k largest of the last dimension, descending.
-function ops.top_k(x, k) return emit("top_k", { x }, { k = k }) end
+--- values, indices of the k largest of the last dimension (`axis` can name no other), descending.
+function ops.top_k(x, k, axis)
+  if axis ~= nil and axis ~= -1 and axis ~= core.rank(x) - 1 then
+    core.error(("top_k: goes along the last dimension, not %s: transpose x before and the results after"):format(
+      tostring(axis)))
+  end
+  return emit("top_k", { x }, { k = k })
+end
 
 --- x[indices] along axis, the other dimensions running together (PyTorch's gather); outside of x: 0.
 function ops.take_along(x, indices, axis) return emit("take_along", { x, indices }, { axis = axis or -1 }) end

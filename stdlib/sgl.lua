@@ -32,6 +32,9 @@ setmetatable(sgl, {
     local value = rawget(ops, name)
     if value == nil and libraries[name] then value = require("sgl." .. name) end
     if value == nil then
+      for _, of_nn in ipairs(getmetatable(require "sgl.nn").names) do
+        if name == of_nn then core.error(("sgl has no '%s'; here it is sgl.nn.%s"):format(name, name)) end
+      end
       core.error(("sgl has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))
     end
     rawset(self, name, value)

@@ -69,7 +69,7 @@
 ---@field iota fun(dims: integer[], axis: integer?, dtype: string?): sgl.tensor
 ---@field is_finite fun(x: sgl.tensor): sgl.tensor
 ---@field is_nan fun(x: sgl.tensor): sgl.tensor
----@field layer_norm fun(x: sgl.tensor, gain: sgl.tensor, bias: sgl.tensor?, eps: number): sgl.tensor
+---@field layer_norm fun(x: sgl.tensor, gain: sgl.tensor, bias: sgl.tensor, eps: number?): sgl.tensor
 ---@field leaky_relu fun(x: sgl.tensor, slope: number?): sgl.tensor
 ---@field less fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
 ---@field less_equal fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
@@ -112,7 +112,7 @@
 ---@field relu fun(x: sgl.tensor): sgl.tensor
 ---@field remainder fun(a: sgl.tensor|number, b: sgl.tensor|number): sgl.tensor
 ---@field reshape fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
----@field rms_norm fun(x: sgl.tensor, gain: sgl.tensor, eps: number): sgl.tensor
+---@field rms_norm fun(x: sgl.tensor, gain: sgl.tensor, eps: number?): sgl.tensor
 ---@field roll fun(x: sgl.tensor, shift: integer, axis: integer?): sgl.tensor
 ---@field rope fun(x: sgl.tensor, offset: sgl.tensor|integer, theta: number?, frequencies: number[]?): sgl.tensor
 ---@field round fun(x: sgl.tensor): sgl.tensor
@@ -143,7 +143,7 @@
 ---@field take_along fun(x: sgl.tensor, indices: sgl.tensor, axis: integer?): sgl.tensor
 ---@field tan fun(x: sgl.tensor): sgl.tensor
 ---@field tanh fun(x: sgl.tensor): sgl.tensor
----@field top_k fun(x: sgl.tensor, k: integer): sgl.tensor, sgl.tensor
+---@field top_k fun(x: sgl.tensor, k: integer, axis: integer?): sgl.tensor, sgl.tensor
 ---@field transpose fun(x: sgl.tensor, ...: integer|integer[]): sgl.tensor
 ---@field tril fun(x: sgl.tensor, k: integer?): sgl.tensor
 ---@field triu fun(x: sgl.tensor, k: integer?): sgl.tensor

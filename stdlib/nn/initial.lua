@@ -47,4 +47,8 @@ end
 initial.zeros = initial.constant(0)
 initial.ones = initial.constant(1)
 
-return initial
+return setmetatable(initial, {
+  __index = function(_, name)
+    core.error(("nn.init has no '%s'; there are constant, normal, ones, uniform, zeros"):format(tostring(name)))
+  end,
+})

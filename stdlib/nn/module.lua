@@ -1,4 +1,4 @@
---- Modules and parameters: what a model is made of.
+--- nn.module, nn.parameter, nn.buffer, nn.recompute: modules and parameters, what a model is made of.
 --- Comes in: children by name and a forward function. Goes out: a callable whose parameters have path names
 --- ("blocks.0.attn.wq") once a job names its model. A parameter, called, is its tensor in the graph being traced.
 --- Invariant: children are visited in the order in which they were made, so that paths and sections do not depend on

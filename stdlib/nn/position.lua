@@ -30,7 +30,7 @@ return function(context, dim, options)
     local rows = weight()
     if trace.mode() == "decode" then
       rows = ops.dynamic_slice(rows, trace.position(), 0, length)
-    elseif length < context then
+    else -- of the whole table too: in the traces of a dim's buckets the same ops stand
       rows = ops.slice(rows, 0, 0, length)
     end
     return x + rows

@@ -1,4 +1,4 @@
---- Learning-rate schedules.
+--- optim.constant, optim.linear, optim.cosine, optim.warmup_cosine, optim.wsd: learning-rate schedules.
 --- Comes in: numbers. Goes out: a function of (step, steps): step the traced number of the step, f64 [], from 1; steps
 --- the length of the run. It returns the rate as f64 []: a schedule is part of the graph, so that a change of rate is
 --- no new compile. Everywhere s = step - 1 counts from 0.

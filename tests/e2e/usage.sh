@@ -69,6 +69,22 @@ run 0 help nn
 says out 'nn.linear' 'y = x W^T + b.' 'nn.attention'
 run 0 help nn.attention
 says out 'stdlib/nn/attention.lua' '@param'
+# Every name that scripts have is told of, and the lists hold no other: a file may have several, or none.
+for library in nn optim models; do
+    echo "print(table.concat(getmetatable(sgl.$library).names, ' '))" | "$SGL" repl | tr ' ' '\n' | sort >names
+    [ -s names ] || fail "sgl.$library has no names"
+    run 0 help $library
+    sed -n "s/^  $library\.\([a-z_0-9]*\) .*/\1/p" out | sort >listed
+    for name in $(cat names); do
+        run 0 help "$library.$name"
+    done
+    cmp -s names listed || fail "help $library: $(diff names listed)"
+done
+for name in sgl.min uniform nn.init.normal nn.init.zeros optim.wsd data.text; do
+    run 0 help $name
+done
+run 0 help nn.parameter
+says out 'nn.init.normal(0.02)' '@return sgl.parameter'
 refused 1 "help: there is no 'zzzz'" 'ops, nn, optim' -- help zzzz
 refused 1 "'matmull'" "'matmul'" -- help matmull
 refused 2 "'--step' is no option; did you mean '--steps'? \`sgl train --help\`" -- train "$LLAMA" --step 5
