@@ -17,8 +17,16 @@ local trace = require "sgl.trace"
 local Dim = {}
 Dim.__index = Dim
 
-local dim = { Dim = Dim }
+local dim = {}
 local by_name = {}
+
+-- The keys of a table in their order, so that nothing depends on that of pairs.
+local function sorted(by_key)
+  local keys = {}
+  for key in pairs(by_key) do keys[#keys + 1] = key end
+  table.sort(keys)
+  return keys
+end
 
 -- Of `--set dim.NAME=128,512`, in place of those of the script.
 local function of_setting(name)
@@ -65,12 +73,7 @@ end
 
 --- The names of all that the script has made.
 ---@return string[]
-function dim.names()
-  local names = {}
-  for name in pairs(by_name) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+function dim.names() return sorted(by_name) end
 
 ---@param value any
 ---@return boolean
@@ -105,10 +108,8 @@ function Dim:mask() return traced(self).mask end
 ---@param where string
 ---@return table<string, { dim: sgl.dim, rows: integer? }> by names of dims
 function dim.of_feeds(feeds, where)
-  local found, names = {}, {}
-  for name in pairs(feeds) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do
+  local found = {}
+  for _, name in ipairs(sorted(feeds)) do
     local feed = feeds[name]
     for i, extent in ipairs(feed.dims) do
       if dim.is(extent) then
@@ -137,10 +138,8 @@ end
 ---@param found table what of_feeds gave
 ---@param extents table<string, integer>
 function dim.enter(found, extents)
-  local entries, names = {}, {}
-  for name in pairs(found) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do
+  local entries = {}
+  for _, name in ipairs(sorted(found)) do
     local one = found[name]
     local extent, rows = extents[name], one.rows
     local lengths = core.input("feed", "dim." .. name, "i64", { rows })
@@ -174,12 +173,11 @@ function dim.measure(found, feeds, batch, where)
     end
     return given // inner
   end
-  local lengths, names = {}, {}
+  local lengths, padded = {}, {}
   for name, feed in pairs(feeds) do
-    if feed.dim and batch[name] ~= nil then names[#names + 1] = name end
+    if feed.dim and batch[name] ~= nil then padded[name] = feed end
   end
-  table.sort(names)
-  for _, name in ipairs(names) do
+  for _, name in ipairs(sorted(padded)) do
     local feed, along = feeds[name], feeds[name].dim.name
     local rows = found[along].rows
     local list = rows and batch[name] or { batch[name] }
@@ -243,10 +241,8 @@ end
 ---@param found table what of_feeds gave
 ---@return table<string, integer>[]
 function dim.choices(found)
-  local names, list = {}, { {} }
-  for name in pairs(found) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do
+  local list = { {} }
+  for _, name in ipairs(sorted(found)) do
     local longer = {}
     for _, extents in ipairs(list) do
       for _, bucket in ipairs(found[name].dim.buckets) do
