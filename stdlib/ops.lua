@@ -3,6 +3,7 @@
 --- elementwise ops broadcast as NumPy's and promote as JAX's. Axes count from 0, negative ones from the end. What is no
 --- op of the graph is a formula over those that are (functions.lua, windows.lua, einsum.lua).
 
+local check = require "sgl.check"
 local core = require "sgl.core"
 local names_of = require "sgl.names"
 local trace = require "sgl.trace"
@@ -190,7 +191,7 @@ ops.argmax, ops.argmin = arg_extreme "argmax", arg_extreme "argmin"
 
 local function running(op)
   return function(x, axis, options)
-    options = options or {}
+    options = check.options(op, options, { reverse = "flag?", exclusive = "flag?" })
     return emit(op, { x }, { axis = axis or -1, reverse = options.reverse or false,
       exclusive = options.exclusive or false })
   end
@@ -341,7 +342,9 @@ end
 --- offset: how many keys are before the first query, default 0; scale: default 1 / sqrt(d).
 ---@param offset sgl.tensor|integer|nil
 function ops.attention(q, k, v, offset, options)
-  options = options or {}
+  options = check.options("attention", options, {
+    causal = "flag?", scale = "finite?", window = "count?", query_segments = "any?", key_segments = "any?",
+  })
   local args = { q, k, v, place(offset or 0) }
   if options.query_segments or options.key_segments then
     if not options.query_segments or not options.key_segments then
