@@ -345,10 +345,14 @@ static bool run_between(walk *w, sglir_id wrt, sglir_id of)
     return true;
 }
 
-/* d of / d wrt[element], by central differences of fourth order; the error is about 1e-12 where all is smooth. */
+/* d of / d wrt[element], by central differences of fourth order (the error is about 1e-12 where all is smooth), or by
+ * differences of second order to one side. */
 static bool difference(walk *w, sglir_id of, sglir_id wrt, int64_t element, double *slope)
 {
-    const double h = w->in->step > 0 ? w->in->step : 1e-3, at[4] = { -2, -1, 1, 2 }, weight[4] = { 1, -8, 8, -1 };
+    static const double places[2][4] = { { -2, -1, 1, 2 }, { 0, 1, 2, 0 } };
+    static const double weights[2][4] = { { 1, -8, 8, -1 }, { -18, 24, -6, 0 } };
+    const double *at = places[w->in->side != 0], *weight = weights[w->in->side != 0];
+    const double step = w->in->step > 0 ? w->in->step : 1e-3, h = w->in->side < 0 ? -step : step;
     double *place = &w->values[wrt].floats[element], base = *place;
     *slope = 0;
     for (int i = 0; i < 4; i++) {

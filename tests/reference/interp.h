@@ -33,6 +33,7 @@ typedef struct interp {
     bool alike;        /* the noise moves all elements of a result the same way, as roundings of equal numbers do */
     const bool *exact; /* per op: it rounds nothing, and is left alone by the noise; NULL: none is */
     double step;       /* of differences; 0: 1e-3 */
+    int side;          /* of differences: 0 central ones, else of the second order to that side, 1 or -1 */
     interp_named *inputs, *fetches, *updates;
     int input_count, fetch_count, update_count;
     char error[1024];

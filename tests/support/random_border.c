@@ -125,12 +125,14 @@ sglir_graph *random_program(sglcore_env *env, uint64_t seed, random_traits *trai
     choose_palette(&d, seed);
     *traits = (random_traits){ .smooth = d.smooth, .micro = 1, .steps = random_one_in(&d, 3) ? 2 : 1 };
     traits->bounded = seed % 5 == 1;
+    traits->differs = seed % 4 == 1;
     traits->precision = seed % 4 != 2 ? SGL_F32 : seed % 8 < 4 ? SGL_BF16 : SGL_F16;
     if (random_one_in(&d, 4)) {
         d.batch = 4;
         traits->micro = seed % 8 < 4 ? 2 : 4;
     }
     traits->large = d.large = !d.smooth && random_one_in(&d, 4);
+    traits->differs = traits->differs && !d.large;
     inputs(&d, traits->steps == 1, parameters, &state, &counter);
     random_steps(&d, d.smooth  ? 8 + (int)random_draw(&d, 20)
                      : d.large ? 8 + (int)random_draw(&d, 12)

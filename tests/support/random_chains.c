@@ -1,9 +1,11 @@
 /* random_chains.c -- tensors that do not fit one tile of a kernel, in chains that read them in another order than they
- * were written in. In and out: random_parts.h.
+ * were written in, and sums over many rows. In and out: random_parts.h.
  *
  * What goes wrong only here: a kernel that writes its result over an argument which it reads in another order, whole
  * buffers shared that live at the same time, the seams between tiles, strips and threads. Odd invariant: what stands
  * between the links of a chain joins no pool, so that each link is its last reader. */
+#include <stdio.h>
+
 #include "tests/support/random_parts.h"
 
 void random_large_shape(random_drawer *d, int *rank, int64_t *dims)
@@ -117,4 +119,45 @@ void random_chain(random_drawer *d)
         v.id = random_turned(d, v.id);
     }
     random_join(d, (random_value){ v.id, false, true, v.derives, false });
+}
+
+/* Columns of few rows are summed in one piece; of more than 96 in several, of more than 1,024 in blocks of pieces; large ones by
+ * several tasks. */
+static void tall_shape(random_drawer *d, int64_t *dims)
+{
+    int kind = (int)random_draw(d, 16);
+    dims[0] = 97 + (int64_t)random_draw(d, 300);
+    dims[1] = 1 + (int64_t)random_draw(d, 7);
+    if (kind >= 10) dims[0] = 1025 + (int64_t)random_draw(d, 1600);
+    if (kind == 15) {
+        dims[0] = 1025 + (int64_t)random_draw(d, 4000);
+        dims[1] = (100000 + (int64_t)random_draw(d, 100000)) / dims[0];
+    }
+}
+
+/* A result that is looked at itself: what is made of a sum of thousands may hide that some of them are missing. */
+static void fetched(random_drawer *d, sglir_id value)
+{
+    char name[24];
+    snprintf(name, sizeof name, "columns %d", (int)value);
+    sglir_output_add(d->g, SGLIR_FETCH, name, value);
+}
+
+void random_columns(random_drawer *d)
+{
+    static const sglir_op folds[] = { SGLIR_OP_REDUCE_SUM, SGLIR_OP_REDUCE_SUM, SGLIR_OP_MEAN, SGLIR_OP_REDUCE_MAX };
+    const int64_t rows = 0;
+    int64_t dims[2];
+    tall_shape(d, dims);
+    random_value x = random_input(d, SGL_PARAMETER, d->palette[0], 2, dims);
+    const sglir_type row = sglir_type_make(d->palette[0], 1, &dims[1]);
+    random_value bias = random_fitting(d, &row, 'x', false);
+    sglir_id tall = sglir_binary(d->g, random_one_in(d, 2) ? SGLIR_OP_ADD : SGLIR_OP_MUL, x.id, bias.id);
+    if (random_one_in(d, 2)) tall = random_squash(d, tall);
+    sglir_op fold = folds[random_draw(d, sizeof folds / sizeof folds[0])];
+    sglir_id sums = sglir_reduce(d->g, fold, tall, &rows, 1, random_one_in(d, 2));
+    fetched(d, sums);
+    /* of the largest one no gradient: a rounding may decide which it is */
+    bool derives = bias.derives && fold != SGLIR_OP_REDUCE_MAX;
+    random_join(d, (random_value){ sglir_scale(d->g, sums, 1 / (double)dims[0]), false, true, derives, false });
 }

@@ -64,5 +64,7 @@ sglir_id random_moved(random_drawer *d, sglir_id x);
 sglir_id random_turned(random_drawer *d, sglir_id x);
 /* A large tensor that is written, then read in another order for the last time, some times over. */
 void random_chain(random_drawer *d);
+/* A large tensor of many rows, summed over them; in the top region. */
+void random_columns(random_drawer *d);
 
 #endif

@@ -386,6 +386,10 @@ static void one_step(random_drawer *d)
         random_op_with_regions(d);
         return;
     }
+    if (d->large && d->depth == 0 && random_one_in(d, 14)) {
+        random_columns(d);
+        return;
+    }
     if (d->large && random_one_in(d, 4)) {
         random_chain(d);
         return;

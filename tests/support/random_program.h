@@ -16,6 +16,7 @@ typedef struct random_traits {
     bool large;          /* sums of thousands of numbers: of equal ones, each order strays by a part of their count */
     int64_t micro;       /* micro-batches that it may be cut into */
     int steps;           /* replays that it is meant for */
+    bool differs;        /* has kinks, and its gradients may be held against differences between them */
     bool bounded;        /* runs against bounds on memory too */
     sgl_dtype precision; /* BF16 or F16: it is lowered to that too; else F32 */
 } random_traits;

@@ -24,28 +24,30 @@ typedef struct failing {
 
 /* ---- what a program is asked ---------------------------------------------------------------------------------------- */
 
-#define TRAITS "# asked: seed=%" PRIu64 " derived=%d smooth=%d micro=%" PRId64 " steps=%d bounded=%d precision=%s"
+#define TRAITS                                                                                                         \
+    "# asked: seed=%" PRIu64 " derived=%d smooth=%d differs=%d micro=%" PRId64 " steps=%d bounded=%d precision=%s"
 #define READ_TRAITS                                                                                                    \
-    "# asked: seed=%" SCNu64 " derived=%d smooth=%d micro=%" SCNd64 " steps=%d bounded=%d precision=%15s"
+    "# asked: seed=%" SCNu64 " derived=%d smooth=%d differs=%d micro=%" SCNd64 " steps=%d bounded=%d precision=%15s"
 
 static void write_traits(char *text, size_t size, const failing *f)
 {
     const random_traits *t = &f->traits;
-    snprintf(text, size, TRAITS, f->seed, t->derived, t->smooth, t->micro, t->steps, t->bounded,
+    snprintf(text, size, TRAITS, f->seed, t->derived, t->smooth, t->differs, t->micro, t->steps, t->bounded,
              sgl_dtype_name(t->precision));
 }
 
 static bool read_traits(const char *text, failing *f)
 {
-    int derived, smooth, steps, bounded;
+    int derived, smooth, differs, steps, bounded;
     char precision[16];
     const char *line = strstr(text, "# asked: ");
     *f = (failing){ 0 };
-    if (line == NULL ||
-        sscanf(line, READ_TRAITS, &f->seed, &derived, &smooth, &f->traits.micro, &steps, &bounded, precision) != 7)
+    if (line == NULL || sscanf(line, READ_TRAITS, &f->seed, &derived, &smooth, &differs, &f->traits.micro, &steps,
+                               &bounded, precision) != 8)
         return false;
     f->traits.derived = derived != 0;
     f->traits.smooth = smooth != 0;
+    f->traits.differs = differs != 0;
     f->traits.steps = steps;
     f->traits.bounded = bounded != 0;
     f->traits.precision = strcmp(precision, "bf16") == 0 ? SGL_BF16 : strcmp(precision, "f16") == 0 ? SGL_F16 : SGL_F32;
