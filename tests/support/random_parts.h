@@ -19,7 +19,7 @@ typedef struct random_value {
     bool exact;   /* nothing in it was rounded */
     bool tame;    /* its numbers are small */
     bool derives; /* no op without a derivative is behind it */
-    bool kinked;  /* an op with kinks has made it */
+    bool kinked;  /* an op with kinks has made it, or one that has no second derivative */
 } random_value;
 
 typedef struct random_drawer {

@@ -263,7 +263,8 @@ static sglir_graph *bound_case(random_drawer *d, const op_case *c, bool moves)
     op_binding b;
     for (int attempt = 0; attempt < 6; attempt++) {
         bind(d, &b, moves);
-        if (c->kind == OP_KINKED && !random_one_in(d, 3)) b.dtype = d->palette[0]; /* of integers nothing is derived */
+        if ((c->kind == OP_KINKED || c->kind == OP_ONCE) && !random_one_in(d, 3))
+            b.dtype = d->palette[0]; /* of integers nothing is derived */
         for (int i = 0; attempt > 3 && i < 26; i++) b.extents[i] = 1 + (int64_t)random_draw(d, 3);
         if (c->dtypes != OP_NONE && !op_case_takes(c, b.dtype))
             b.dtype = c->dtypes == OP_BOOLS ? SGL_BOOL : d->palette[0];
@@ -307,7 +308,7 @@ static void by_case(random_drawer *d, const op_case *c)
         for (int64_t i = 0; i < from->outputs.count && sglir_status(d->g) == SGL_OK; i++) {
             sglir_id value = settled(d, c, map[from->outputs.data[i].value]);
             random_join(d, (random_value){ value, all_exact && c->condition == 0, moves && tame, all_derive,
-                                           c->kind == OP_KINKED });
+                                           c->kind == OP_KINKED || c->kind == OP_ONCE });
         }
     }
     sglir_graph_free(from);
