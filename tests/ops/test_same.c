@@ -4,7 +4,7 @@
  * test_same               elementwise and reducing graphs of all float dtypes, and the random programs of test_random
  * test_same FIRST COUNT   other seeds; one that fails is printed, 1 at the end
  * Each graph is run without `fuse` for the bits to expect, then with it, on one to three threads, and again with values fetched
- * from its middle, which cuts kernels elsewhere. One NaN is as good as another. ctest: timeout 300 */
+ * from its middle, which cuts kernels elsewhere. One NaN is as good as another. ctest: timeout 900 */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
