@@ -17,8 +17,8 @@
 
 #define BEAT_MAGIC 0x73676c32u
 #define MOST_TICK_NS 1000000000
-#define FLOOD_LEAST_NS 20000000
-#define FLOOD_MOST_NS 200000000
+#define FLOOD_LEAST_NS 150000000 /* so long may a rank of a busy machine wait for its turn */
+#define FLOOD_MOST_NS 300000000
 enum { FEW_RANKS = 64 }; /* so few that all labels always fit in a small beat */
 
 typedef struct beat_head {

@@ -1,6 +1,7 @@
 /* test_comm_faults.c -- ranks that are late, silent, busy, or differ; links that fail; allocations that fail; all over the loop.
  *
- * In: bodies of ranks. Out: which of them fail, with which message, how soon, and that one of them tells it. */
+ * In: bodies of ranks. Out: which of them fail, with which message, how soon, and that one of them tells it.
+ * ctest: serial */
 #include "comm_case.h"
 
 static sgl_status together(comm_rank *r, int number)
