@@ -4,7 +4,7 @@
  * the terminal are mpirun's own. What the options are for: -q leaves the words about a failure to the rank that knows them;
  * ranks may be more than cores, and are bound to none, since each has threads of its own; waiting inside MPI gives the core
  * away. Odd invariant: nothing here starts a process; srun and the MPI Operator need none of it, the world they make is found
- * in the environment (scripts/deploy). */
+ * in the environment. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes the golden training curves llama.json, gpt2.json and variants.json, with PyTorch as the independent judge.
 
-Run:    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch numpy
-        /tmp/venv/bin/python tests/golden/make_curves.py [DIRECTORY [MODEL...]]     (default: beside this file, all)
+Run:    python3 -m venv ../venv && ../venv/bin/pip install torch numpy
+        ../venv/bin/python tests/golden/make_curves.py [DIRECTORY [MODEL...]]     (default: beside this file, all)
 Writes: DIRECTORY/MODEL.json; their fields are listed in README.md.
 In:     nothing. Weights and tokens come from splitmix64 and fnv1a64, which C and Lua can evaluate bit for bit alike.
 Odd:    everything is written out plainly rather than taken from torch.nn, so that it can be read beside our own ops;

@@ -2,7 +2,7 @@
 """Makes the golden curves of models beside the language models of make_curves.py: convnet, vit, layers, moe,
 recurrent.
 
-Run:    /tmp/venv/bin/python tests/golden/make_models.py [DIRECTORY [MODEL...]]     (default: beside this file, all)
+Run:    ../venv/bin/python tests/golden/make_models.py [DIRECTORY [MODEL...]]     (default: beside this file, all)
 Writes: DIRECTORY/MODEL.json, with the fields of make_curves.py; `buffers` names what no optimizer learns.
 In:     nothing. Weights, tokens, images and labels come from splitmix64 and fnv1a64, as README.md says.
 Odd:    the layers are PyTorch's own (torch.nn.functional), channels first, so that they share no formula with ours; the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes narrow.json: how far PyTorch's own autocast in bf16 and fp16 strays from the golden float64 curves.
 
-Run:    /tmp/venv/bin/python tests/golden/make_narrow.py [DIRECTORY]     (default: beside this file)
+Run:    ../venv/bin/python tests/golden/make_narrow.py [DIRECTORY]     (default: beside this file)
 Writes: DIRECTORY/narrow.json: per model and precision the largest relative distance, over all steps, of losses and gradient
         norms from the float64 curve. In fp16 the loss is scaled by 2^16 and the gradients unscaled, as GradScaler does.
 In:     the models, weights and batches of make_curves.py.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes optimizers.json: 20 steps by each optimizer, with torch.optim as the independent judge, in float64.
 
-Run:    /tmp/venv/bin/python tests/golden/make_optimizers.py [FILE]     (a PyTorch of 2.9 or later)
+Run:    ../venv/bin/python tests/golden/make_optimizers.py [FILE]     (a PyTorch of 2.9 or later)
 Writes: { "made_with", KIND: { "loss", "grad_norm", "squares", "eval_loss" } }, a number for each step; optimizers.lua is
         the same model and the same options. squares: of all parameters, before the step.
 Odd:    Lion is in no torch.optim, so its formula stands here. Muon's Newton-Schulz is torch's own, run in float64 where
