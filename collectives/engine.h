@@ -240,4 +240,10 @@ bool sglcomm_reduces(sgl_dtype dtype, sglexec_reduction reduction);
 void sglcomm_reduce(sgl_dtype dtype, sglexec_reduction reduction, void *to, const void *const *sources, int ranks,
                     int64_t count);
 
+/* The members of an sglexec_comm_ops that are alike over every link. */
+#define SGLCOMM_ENGINE_CALLS                                                                                           \
+    .close = sglcomm_close, .rank = sglcomm_rank, .size = sglcomm_size, .host = sglcomm_host, .group = sglcomm_group,  \
+    .start = sglcomm_start, .wait = sglcomm_wait, .test = sglcomm_test, .busy = sglcomm_busy, .fail = sglcomm_fail,    \
+    .check = sglcomm_check, .tells = sglcomm_tells, .describe = sglcomm_describe
+
 #endif

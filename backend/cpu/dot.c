@@ -166,17 +166,34 @@ typedef struct job {
     const dot *plan;
 } job;
 
+/* What a task computes: part `part` of the products first .. last - 1 of the batch. */
+typedef struct share {
+    int64_t first, last, part;
+    const char *a, *b;
+    char *c;
+} share;
+
+static share share_of(const job *j, int64_t task)
+{
+    const dot *d = j->plan;
+    int64_t first = task / d->product.tasks * d->items_per_task;
+    return (share){ .first = first,
+                    .last = sglcpu_min(first + d->items_per_task, d->batch),
+                    .part = task % d->product.tasks,
+                    .a = sglcpu_at(j->launch, &d->a.place),
+                    .b = sglcpu_at(j->launch, &d->b.place),
+                    .c = sglcpu_at(j->launch, d->result) };
+}
+
 static void narrow_task(void *context, int64_t task, int worker)
 {
     const job *j = context;
     const dot *d = j->plan;
-    const sglcpu_product *p = &d->product;
-    int64_t first = task / p->tasks * d->items_per_task, last = sglcpu_min(first + d->items_per_task, d->batch);
-    const char *a = sglcpu_at(j->launch, &d->a.place), *b = sglcpu_at(j->launch, &d->b.place);
-    for (int64_t item = first; item < last; item++) {
-        sglcpu_narrow_task(d->narrow, j->launch->isa, a, batch_offset(&d->a.batch, item), b,
-                           batch_offset(&d->b.batch, item), sglcpu_at(j->launch, d->result), item * p->m * p->n,
-                           sglcpu_scratch(j->launch, worker), task % p->tasks);
+    const share s = share_of(j, task);
+    for (int64_t item = s.first; item < s.last; item++) {
+        sglcpu_narrow_task(d->narrow, j->launch->isa, s.a, batch_offset(&d->a.batch, item), s.b,
+                           batch_offset(&d->b.batch, item), s.c, item * d->product.m * d->product.n,
+                           sglcpu_scratch(j->launch, worker), s.part);
     }
 }
 
@@ -185,13 +202,10 @@ static void int_task(void *context, int64_t task, int worker)
     (void)worker;
     const job *j = context;
     const dot *d = j->plan;
-    const sglcpu_product *p = &d->product;
-    int64_t first = task / p->tasks * d->items_per_task, last = sglcpu_min(first + d->items_per_task, d->batch);
-    const char *a = sglcpu_at(j->launch, &d->a.place), *b = sglcpu_at(j->launch, &d->b.place);
-    for (int64_t item = first; item < last; item++) {
-        sglcpu_int_task((sgl_dtype)d->result->dtype, p, a, batch_offset(&d->a.batch, item), b,
-                        batch_offset(&d->b.batch, item), sglcpu_at(j->launch, d->result), item * p->m * p->n,
-                        task % p->tasks);
+    const share s = share_of(j, task);
+    for (int64_t item = s.first; item < s.last; item++) {
+        sglcpu_int_task((sgl_dtype)d->result->dtype, &d->product, s.a, batch_offset(&d->a.batch, item), s.b,
+                        batch_offset(&d->b.batch, item), s.c, item * d->product.m * d->product.n, s.part);
     }
 }
 
@@ -201,14 +215,11 @@ static void dot_task(void *context, int64_t task, int worker)
     const job *j = context;
     const dot *d = j->plan;
     const sglcpu_product *p = &d->product;
-    int64_t size = p->real ? 8 : 4, first = task / p->tasks * d->items_per_task;
-    int64_t last = sglcpu_min(first + d->items_per_task, d->batch);
-    const char *a = sglcpu_at(j->launch, &d->a.place), *b = sglcpu_at(j->launch, &d->b.place);
-    char *c = sglcpu_at(j->launch, d->result);
-    for (int64_t item = first; item < last; item++) {
-        sglcpu_product_task(p, j->launch->isa, a + batch_offset(&d->a.batch, item) * size,
-                            b + batch_offset(&d->b.batch, item) * size, c + item * p->m * p->n * size, 0,
-                            task % p->tasks);
+    const share s = share_of(j, task);
+    int64_t size = p->real ? 8 : 4;
+    for (int64_t item = s.first; item < s.last; item++) {
+        sglcpu_product_task(p, j->launch->isa, s.a + batch_offset(&d->a.batch, item) * size,
+                            s.b + batch_offset(&d->b.batch, item) * size, s.c + item * p->m * p->n * size, 0, s.part);
     }
 }
 

@@ -54,5 +54,7 @@ void interp_carry(interp *in);
 const interp_tensor *interp_fetch(const interp *in, const char *name);  /* NULL when there is none */
 const interp_tensor *interp_update(const interp *in, const char *name); /* NULL when there is none */
 void interp_free(interp *in);
+/* The distance of 1 to the next larger number of a float dtype; of another dtype that of f64. */
+double interp_epsilon(sgl_dtype dtype);
 
 #endif

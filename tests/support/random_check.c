@@ -31,18 +31,6 @@ static bool fail(ir_message *message, const char *format, ...)
     return false;
 }
 
-static double unit_of(sgl_dtype dtype)
-{
-    switch (dtype) {
-    case SGL_F32: return ldexp(1, -23);
-    case SGL_BF16: return ldexp(1, -7);
-    case SGL_F16: return ldexp(1, -10);
-    case SGL_F8E4M3: return ldexp(1, -3);
-    case SGL_F8E5M2: return ldexp(1, -2);
-    default: return ldexp(1, -52);
-    }
-}
-
 /* ---- interpreted --------------------------------------------------------------------------------------------------- */
 
 /* Which ops round nothing, as their cases say. */
@@ -116,7 +104,7 @@ static double bound_of(const references *r, const char *name, bool update, doubl
         }
     }
     if (want->floats == NULL) return moved > 0 ? NAN : 0; /* a step of fp16 may be skipped by a rounding */
-    return MARGIN * moved + UNITS * unit_of(want->dtype) * (*largest + 1);
+    return MARGIN * moved + UNITS * interp_epsilon(want->dtype) * (*largest + 1);
 }
 
 static bool same_tensor(const references *r, const char *name, bool update, const interp_tensor *have, const char *how,

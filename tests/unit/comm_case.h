@@ -88,19 +88,7 @@ static inline void comm_case_run(comm_case *all)
 /* The calls of a comm over the loop. */
 static const sglexec_comm_ops comm_case_ops = {
     .name = "loop",
-    .close = sglcomm_close,
-    .rank = sglcomm_rank,
-    .size = sglcomm_size,
-    .host = sglcomm_host,
-    .group = sglcomm_group,
-    .start = sglcomm_start,
-    .wait = sglcomm_wait,
-    .test = sglcomm_test,
-    .busy = sglcomm_busy,
-    .fail = sglcomm_fail,
-    .check = sglcomm_check,
-    .tells = sglcomm_tells,
-    .describe = sglcomm_describe,
+    SGLCOMM_ENGINE_CALLS,
 };
 
 static inline void comm_case_all_good(const comm_case *all)

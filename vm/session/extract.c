@@ -39,7 +39,6 @@ static bool all_fed(const extraction *e, const sglir_node *node)
     return true;
 }
 
-/* From the last node to the first: all users of a value are seen before its maker, so that its marks are final there. */
 typedef struct capture_marks {
     extraction *e;
     uint8_t marks;
@@ -51,6 +50,7 @@ static void mark_capture(void *user, sglir_id value)
     c->e->marks[value] |= c->marks;
 }
 
+/* From the last node to the first: all users of a value are seen before its maker, so that its marks are final there. */
 static void mark_needed(extraction *e)
 {
     const sglir_region *top = &e->from->regions.data[0];
