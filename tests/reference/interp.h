@@ -30,6 +30,7 @@ typedef struct interp_named {
 typedef struct interp {
     bool round;
     uint64_t noise;    /* 0: none */
+    bool fine;         /* the noise is of f64, whatever the dtype: what the interpreter's own roundings may come to */
     bool alike;        /* the noise moves all elements of a result the same way, as roundings of equal numbers do */
     const bool *exact; /* per op: it rounds nothing, and is left alone by the noise; NULL: none is */
     double step;       /* of differences; 0: 1e-3 */

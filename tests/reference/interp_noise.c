@@ -106,7 +106,7 @@ void interp_disturb(const interp_call *call, uint32_t k)
     interp *in = call->in;
     interp_tensor *t = &call->results[k];
     if (in->noise == 0 || t->floats == NULL || (in->exact != NULL && in->exact[call->node->op])) return;
-    double epsilon = interp_epsilon(t->dtype), terms = terms_of(call, k);
+    double epsilon = interp_epsilon(in->fine ? SGL_F64 : t->dtype), terms = terms_of(call, k);
     double stray = terms > LONG_SUM ? terms / 16 : 0, largest = terms > 1 ? largest_term(call) : 0;
     for (int64_t i = 0; i < t->count; i++) {
         if (i == 0 || !in->alike) in->noise = in->noise * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

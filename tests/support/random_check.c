@@ -18,8 +18,7 @@
 #include "tests/support/random_program.h"
 
 enum { NOISY_RUNS = 6 };
-/* UNROUNDED: what simplify folds into constants is rounded to their dtype, up to 6e-8 of f32 each time. */
-static const double MARGIN = 8, UNITS = 4, GRADIENT = 1e-5, UNROUNDED = 1e-6;
+static const double MARGIN = 8, UNITS = 4, GRADIENT = 1e-5, UNROUNDED = 1e-7;
 
 static bool fail(ir_message *message, const char *format, ...) SGL_PRINTF(2, 3);
 static bool fail(ir_message *message, const char *format, ...)
@@ -303,8 +302,28 @@ static sgl_status lower(sglcore_env *env, const sglir_graph *g, sgl_dtype precis
     return status;
 }
 
+/* How far the interpreter's own roundings, in double, may move a result: far where a program amplifies them, as the sine of a
+ * number of millions does. */
+static double strays(const sglir_graph *g, int steps, const interp *still, const char *name, bool update)
+{
+    const interp_tensor *want = result_in(still, name, update);
+    double moved = 0;
+    for (int i = 0; i < NOISY_RUNS; i++) {
+        ir_message ignored;
+        interp in = { .fine = true, .noise = (uint64_t)(i + 1) * UINT64_C(0x9e3779b97f4a7c15), .alike = i % 2 == 1 };
+        in.exact = exact_ops();
+        bool ran = interpret(&in, g, steps, &ignored);
+        for (int64_t e = 0; ran && e < want->count; e++) {
+            double far = fabs(interp_get(want, e) - interp_get(result_in(&in, name, update), e));
+            if (isfinite(far)) moved = fmax(moved, far);
+        }
+        interp_free(&in);
+    }
+    return moved;
+}
+
 /* Where nothing is rounded the lowered graph computes what the graph does: casts change nothing, and a scale goes out again. */
-static bool same_meaning(const interp *wide, const interp *narrow, ir_message *message)
+static bool same_meaning(const sglir_graph *g, int steps, const interp *wide, const interp *narrow, ir_message *message)
 {
     const interp_tensor *skipped = interp_update(narrow, SGLPLAN_SCALE_SKIPPED);
     if (skipped != NULL && interp_get(skipped, 0) > 0)
@@ -313,7 +332,7 @@ static bool same_meaning(const interp *wide, const interp *narrow, ir_message *m
         bool update = i >= wide->fetch_count;
         const interp_named *want = update ? &wide->updates[i - wide->fetch_count] : &wide->fetches[i];
         const interp_tensor *have = result_in(narrow, want->name, update);
-        double largest = 1;
+        double largest = 1, stray = -1;
         if (have == NULL || have->count != want->tensor.count)
             return fail(message, "lowered: \"%s\" is lost", want->name);
         for (int64_t e = 0; e < have->count; e++) {
@@ -323,6 +342,8 @@ static bool same_meaning(const interp *wide, const interp *narrow, ir_message *m
         for (int64_t e = 0; e < have->count; e++) {
             double a = interp_get(&want->tensor, e), b = interp_get(have, e);
             if (a == b || !isfinite(a) || fabs(a - b) <= UNROUNDED * largest) continue; /* simplify may spare 0 * inf */
+            if (stray < 0) stray = strays(g, steps, wide, want->name, update);
+            if (fabs(a - b) <= UNROUNDED * largest + MARGIN * stray) continue;
             return fail(message, "lowered, unrounded: \"%s\"[%lld] is %.17g, %.17g as it was", want->name, (long long)e,
                         b, a);
         }
@@ -344,7 +365,8 @@ static bool check_precision(sglcore_env *env, const sglir_graph *g, const sglir_
     options.precision = traits->precision;
     bool good = refer(&r, narrow, traits->steps, message);
     const subject s = { g, narrow, &r, message };
-    good = good && interpret(&wide, derived, traits->steps, message) && same_meaning(&wide, &r.runs[0], message);
+    good = good && interpret(&wide, derived, traits->steps, message) &&
+           same_meaning(derived, traits->steps, &wide, &r.runs[0], message);
     interp_free(&wide);
     good = good && compiled_agrees(&s, options, NULL);
     random_cover_now()->narrow++;
