@@ -38,7 +38,7 @@ says_not autodiff.txt ' grad('
 says sections.txt 'member "blocks.0.attn.wq" of'
 says fuse.txt 'fused('
 says memory.txt 'in arena+' 'in state+' 'memory {'
-says shard.txt 'scan('
+says micro.txt 'scan('
 
 for graph in init eval decode; do
     # shellcheck disable=SC2086

@@ -3,8 +3,8 @@
  *
  * In: argument types, whole result types, the columns linear and labels, the attribute layout. Out: the same result types
  * with their owed parts, or an error that says what is owed and why the op cannot take it. This is the place where "who
- * divides by what" fails to type-check. Odd invariant: regions, input, accumulate, after, scale and unscale say
- * their types themselves. */
+ * divides by what" fails to type-check. Odd invariant: regions, exchanges, input, accumulate, after, scale and unscale
+ * say their types themselves. */
 #include <string.h>
 
 #include "ir/infer.h"
@@ -305,8 +305,9 @@ static sgl_status apply_layout(const sglir_infer *in)
 
 sgl_status sglir_infer_owed(const sglir_infer *in)
 {
-    if ((sglir_ops[in->op].flags & SGLIR_REGION) != 0 || in->op == SGLIR_OP_INPUT || in->op == SGLIR_OP_ACCUMULATE ||
-        in->op == SGLIR_OP_SCALE || in->op == SGLIR_OP_UNSCALE || in->op == SGLIR_OP_AFTER)
+    if ((sglir_ops[in->op].flags & (SGLIR_REGION | SGLIR_EXCHANGE)) != 0 || in->op == SGLIR_OP_INPUT ||
+        in->op == SGLIR_OP_ACCUMULATE || in->op == SGLIR_OP_SCALE || in->op == SGLIR_OP_UNSCALE ||
+        in->op == SGLIR_OP_AFTER)
         return SGL_OK;
     SGLCORE_TRY(in->op == SGLIR_OP_GRAD ? carry_grad(in) : carry_owed(in));
     SGLCORE_TRY(carry_split(in));

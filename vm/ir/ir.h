@@ -65,7 +65,9 @@ enum {                        /* flags, a column of ops.def */
        SGLIR_COMPOSITE = 16, /* has a decomposition into primitives */
        SGLIR_REGION = 32,    /* holds regions */
        SGLIR_EFFECT = 64,    /* never removed, never merged */
-       SGLIR_COMMUTES = 128  /* binary and commutative: arguments may be ordered for CSE */
+       SGLIR_COMMUTES = 128, /* binary and commutative: arguments may be ordered for CSE */
+       SGLIR_EXCHANGE =
+           256 /* ranks exchange: it settles what its type says, and all ranks of the group must reach it */
 };
 
 typedef struct sglir_op_row {

@@ -14,6 +14,7 @@
 typedef struct sglpass_context {
     sglcore_env *env;
     const sglplan *plan;
+    int64_t rank; /* of plan->mesh: whose program it is. Ranks that hold equal parts have equal programs */
     /* The session's sections so far: a graph of INPUT nodes (parameters and states, whole sections) with their places in
      * SPACE_STATE, and members. What it names keeps its place; what is new comes behind. NULL: nothing yet. */
     const sglir_graph *layout;
@@ -60,6 +61,7 @@ sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *i
 sgl_status sglpass_precision(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_micro_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_recompute(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

@@ -4,7 +4,8 @@
  *     simplify    constants, common subexpressions, dead nodes, algebra
  *     precision   products in bf16 or fp16, the rest by policy; fp16 scales the loss
  *     autodiff    `grad` nodes become the backward graph
- *     shard       layouts; today the micro axis: a loop over micro-batches, sums paid by `accumulate`
+ *     shard       layouts over the ranks of a mesh: local extents, exchanges where a layout must change
+ *     micro       the mesh's axis of time: a loop over micro-batches, sums paid by `accumulate`
  *     sections    parameters and states become ranges of few long sections
  *     decompose   composites that the device does not run whole become primitives
  *     simplify    once more, over what the passes made
@@ -30,7 +31,8 @@ const sglpass sglpass_pipeline[] = {
     { "precision", sglpass_precision, SGLIR_LOGICAL, false,
       "casts to bf16 or fp16 by policy; fp16: loss scale, skipped steps" },
     { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "expands grad nodes into the backward graph" },
-    { "shard", sglpass_shard, SGLIR_PER_RANK, false, "splits the batch over the micro axis into a loop" },
+    { "shard", sglpass_shard, SGLIR_PER_RANK, false, "lays values out over the mesh, and puts in the exchanges" },
+    { "micro", sglpass_micro_split, SGLIR_PER_RANK, false, "splits the batch into a loop over micro-batches" },
     { "sections", sglpass_sections, SGLIR_PER_RANK, false, "gathers parameters and states into sections" },
     { "decompose", sglpass_decompose, SGLIR_PER_RANK, false,
       "composites without a kernel of their own become primitives" },

@@ -38,6 +38,11 @@ enum {
     CLASS_COPY = WIDE,
     CLASS_ACCUMULATE = WIDE,
     CLASS_AFTER = WIDE,
+    CLASS_COORDINATE = WIDE, /* of what ranks exchange nothing stands in a graph yet */
+    CLASS_ALL_REDUCE = WIDE,
+    CLASS_ALL_MAX = WIDE,
+    CLASS_REDUCE_SCATTER = WIDE,
+    CLASS_ALL_GATHER = WIDE,
     CLASS_SCAN = WIDE, /* of regions: what they take and give; what stands in them is of its own class */
     CLASS_COND = WIDE,
     CLASS_WHILE = WIDE,

@@ -1,4 +1,4 @@
-/* shard_emit.c -- the graph with its loops: whole nodes level by level, and between them one SCAN per loop.
+/* micro_emit.c -- the graph with its loops: whole nodes level by level, and between them one SCAN per loop.
  *
  * In: forms, levels and loops of a step. Out: a new graph. In a loop, nodes stand in the order of the old graph, with
  * local extents; what is taken from outside is sliced at index * extent when it is first used; what is gathered goes into
@@ -8,7 +8,7 @@
  * rewrite.map as well. */
 #include <string.h>
 
-#include "passes/shard.h"
+#include "passes/micro.h"
 
 typedef struct emitter {
     sglpass_micro *m;
@@ -154,7 +154,7 @@ static void check_result(emitter *e, sglir_id node, sglir_id made, int dim)
     if (e->to->status != SGL_OK || sglir_type_of(e->to, made)->sharded[SGLIR_AXIS_MICRO] == dim) return;
     char text[SGLIR_TYPE_ROOM];
     sglir_fail_node(e->to, sglir_value_at(e->to, made)->node, SGL_INTERNAL,
-                    "shard: %s is not split over micro along dimension %d, as the labels of node %u say",
+                    "micro: %s is not split over micro along dimension %d, as the labels of node %u say",
                     sglir_type_text(sglir_type_of(e->to, made), text, sizeof text), dim, (unsigned)node);
 }
 
@@ -399,7 +399,7 @@ static sgl_status emit_level(emitter *e, int32_t level)
 sgl_status sglpass_micro_emit(sglpass_micro *m, sglir_graph **out)
 {
     emitter e = { .m = m, .arena = { .env = m->env } };
-    SGLCORE_TRY(sglir_rewrite_begin(m->env, m->from, "shard", NULL, &e.rewrite));
+    SGLCORE_TRY(sglir_rewrite_begin(m->env, m->from, "micro", NULL, &e.rewrite));
     e.to = e.rewrite.to;
     size_t bytes = (size_t)m->from->values.count * sizeof *e.local;
     e.local = sglcore_arena_alloc(&e.arena, bytes);

@@ -1,4 +1,4 @@
-/* test_shard.c -- the micro axis: whatever number of micro-batches a step is cut into, its numbers are those of the whole
+/* test_micro.c -- the micro axis: whatever number of micro-batches a step is cut into, its numbers are those of the whole
  * batch: for random graphs, for a small transformer with dropout, for 10 and 1,000 valid tokens in two micro-batches. The
  * forward pass is in one loop only. Failing allocations. ctest: timeout 300 */
 #include "fault.h"
@@ -23,7 +23,7 @@ static sgl_status run_until(sglcore_env *env, const sglir_graph *g, int64_t micr
 static sglir_graph *cut(sglcore_env *env, const sglir_graph *g, int64_t micro)
 {
     sglir_graph *made = NULL;
-    if (run_until(env, g, micro, "shard", &made) != SGL_OK) fail_msg("%s", env->message);
+    if (run_until(env, g, micro, "micro", &made) != SGL_OK) fail_msg("%s", env->message);
     if (sglir_verify(made, SGLIR_PER_RANK) != SGL_OK) fail_msg("%s", env->message);
     return made;
 }
@@ -182,7 +182,7 @@ static void test_coupled_batches(void **state)
     sglir_graph_free(g);
     parts = NULL;
     assert_int_equal(coupled(&env, 80, &g), SGL_OK);
-    assert_int_equal(run_until(&env, g, 2, "shard", &parts), SGL_LIMIT);
+    assert_int_equal(run_until(&env, g, 2, "micro", &parts), SGL_LIMIT);
     assert_non_null(strstr(env.message, "needs the whole batch 81 times"));
     assert_null(parts);
     sglir_graph_free(g);
@@ -198,7 +198,7 @@ static sgl_status cut_expanded(sglcore_env *env, void *context)
     sglplan_init(&plan);
     plan.mesh[SGLIR_AXIS_MICRO] = 4;
     sglpass_context told = { .env = env, .plan = &plan };
-    sgl_status status = sglpass_shard(&told, g, &parts);
+    sgl_status status = sglpass_micro_split(&told, g, &parts);
     sglir_graph_free(parts);
     return status;
 }

@@ -1,4 +1,4 @@
-/* shard_region.c -- forms through the loops and branches of a script, so that each micro-batch runs them for itself.
+/* micro_region.c -- forms through the loops and branches of a script, so that each micro-batch runs them for itself.
  *
  * In: a node with regions, the forms of what goes in. Out: forms of its results, its regions' parameters and all that
  * stands within; and, once it is known how values are wanted, the list of what the regions use from around.
@@ -8,7 +8,7 @@
  * A predicate must be the same in every micro-batch. Within a region nothing can be gathered: where a node there needs
  * whole what is split, the loop or branch takes whole values and stands outside of the micro-batches.
  * Odd invariant: `zero` marks carries that are zeros so far, and what is linear in them; at the end none is left. */
-#include "passes/shard.h"
+#include "passes/micro.h"
 
 static const sglir_region *region_at(const sglpass_micro *m, sglir_id id) { return &m->from->regions.data[id]; }
 static bool is_inside(const sglpass_micro *m, sglir_id value) { return sglir_value_at(m->from, value)->region != 0; }

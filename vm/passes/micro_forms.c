@@ -1,13 +1,13 @@
-/* shard_forms.c -- what form each value of a step has over the micro axis: whole, split along a dimension, partial, or the
+/* micro_forms.c -- what form each value of a step has over the micro axis: whole, split along a dimension, partial, or the
  * same in every micro-batch.
  *
  * In: nodes, makers before users; the labels of ops.def, which say how forms go through an op, and the column `linear`,
  * which says what bears a partial argument. Out: the forms of what the nodes make, and how they take their arguments.
- * Nodes with regions are shard_region.c's, which asks here about the nodes within. Odd invariant: a form says how a value
+ * Nodes with regions are micro_region.c's, which asks here about the nodes within. Odd invariant: a form says how a value
  * can be made, not that it is needed so; a node that no rule fits takes whole values and stands outside of the loops. */
 #include <string.h>
 
-#include "passes/shard.h"
+#include "passes/micro.h"
 
 /* ---- splits ------------------------------------------------------------------------------------------------- */
 
@@ -165,7 +165,7 @@ static sgl_status split_feed(sglpass_micro *m, const sglir_node *node)
     if (type->dims[0] % m->parts != 0)
         return sglcore_fail(
             m->env, SGL_INVALID_ARGUMENT,
-            "shard: the feed '%s' has %lld rows, which is no multiple of the plan's %lld micro-batches; "
+            "micro: the feed '%s' has %lld rows, which is no multiple of the plan's %lld micro-batches; "
             "change its first extent or the plan's micro",
             sglir_attr_string(m->from, node, "name"), (long long)type->dims[0], (long long)m->parts);
     put_split(m, node, 0, 0);

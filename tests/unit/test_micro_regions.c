@@ -1,4 +1,4 @@
-/* test_shard_regions.c -- loops and branches in micro-batches: each case says how many of them still take whole values; the
+/* test_micro_regions.c -- loops and branches in micro-batches: each case says how many of them still take whole values; the
  * numbers are those of the whole batch in float64, gradients too. Failing allocations. */
 #include "fault.h"
 
@@ -427,9 +427,9 @@ static void test_cases(void **state)
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     for (int i = 0; i < CASES; i++) {
         sglir_graph *g = parse(&env, &cases[i]);
-        sglir_graph *whole = cut(&env, cases[i].name, g, 1, "shard");
+        sglir_graph *whole = cut(&env, cases[i].name, g, 1, "micro");
         for (int64_t micro = 2; micro <= 4; micro += 2) {
-            sglir_graph *parts = cut(&env, cases[i].name, g, micro, "shard");
+            sglir_graph *parts = cut(&env, cases[i].name, g, micro, "micro");
             sglir_graph *after = cut(&env, cases[i].name, g, micro, "recompute");
             ir_message message;
             for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -462,7 +462,7 @@ static sgl_status cut_expanded(sglcore_env *env, void *context)
     sglplan_init(&plan);
     plan.mesh[SGLIR_AXIS_MICRO] = 4;
     sglpass_context told = { .env = env, .plan = &plan };
-    sgl_status status = sglpass_shard(&told, context, &parts);
+    sgl_status status = sglpass_micro_split(&told, context, &parts);
     sglir_graph_free(parts);
     return status;
 }
@@ -474,7 +474,7 @@ static void test_failing_allocations(void **state)
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     for (int i = 0; i < CASES; i++) {
         if (strcmp(cases[i].name, "nested") != 0 && strcmp(cases[i].name, "coupled turns") != 0) continue;
-        sglir_graph *g = parse(&env, &cases[i]), *expanded = cut(&env, cases[i].name, g, 1, "shard");
+        sglir_graph *g = parse(&env, &cases[i]), *expanded = cut(&env, cases[i].name, g, 1, "micro");
         assert_true(fault_each_allocation(cut_expanded, expanded) > 50);
         sglir_graph_free(expanded);
         sglir_graph_free(g);

@@ -1,11 +1,11 @@
-/* shard_levels.c -- when each value of a split step is made: before, in, between or after which loops.
+/* micro_levels.c -- when each value of a split step is made: before, in, between or after which loops.
  *
  * In: forms and uses. Out: levels of what stays whole, loops of what does not, what is gathered from a loop and what is
  * sliced in one. First, in order, the earliest level of each; the outputs' gives the number of loops. Then, users before
  * makers, the latest level that serves every user. Odd invariant: what is gathered and used in a loop that comes later is
  * made a second time there when that is cheap, and sliced from the whole when not; a partial value, which cannot be
  * sliced, is always made again. */
-#include "passes/shard.h"
+#include "passes/micro.h"
 
 #include "plan/plan.h"
 
@@ -185,7 +185,7 @@ static sgl_status count_loops(sglpass_micro *m)
     if (m->last_level / 2 <= SGLPASS_MOST_LOOPS) return SGL_OK;
     return sglcore_fail(
         m->env, SGL_LIMIT,
-        "shard: the step needs the whole batch %d times before its end, %d loops are possible; couple fewer "
+        "micro: the step needs the whole batch %d times before its end, %d loops are possible; couple fewer "
         "samples, or set the plan's micro to 1",
         (int)(m->last_level / 2), (int)SGLPASS_MOST_LOOPS);
 }

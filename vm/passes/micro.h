@@ -1,12 +1,12 @@
-/* shard.h -- inside the pass `shard`: what it finds out about each value and node, from the forms that values take over
- * the micro axis to the loops in which they are made. Filled by shard_forms.c and shard_region.c (forms), shard.c (what is
- * wanted), shard_levels.c (when); read by shard_emit.c.
+/* micro.h -- inside the pass `micro`: what it finds out about each value and node, from the forms that values take over
+ * the micro axis to the loops in which they are made. Filled by micro_forms.c and micro_region.c (forms), micro.c (what is
+ * wanted), micro_levels.c (when); read by micro_emit.c.
  *
  * Levels count stretches of the step: 0 before any loop, 1 the first loop, 2 between it and the second, 3 the second, and
  * so on; loop k is level 2k + 1. Odd invariant: a value may be had in two ways, whole (outside of loops) and local (its
  * part of one micro-batch, or its share of a sum), and each way has levels of its own. */
-#ifndef SGLPASS_SHARD_H
-#define SGLPASS_SHARD_H
+#ifndef SGLPASS_MICRO_H
+#define SGLPASS_MICRO_H
 
 #include "passes/pass.h"
 
@@ -72,7 +72,7 @@ static inline sglpass_micro_use *sglpass_micro_uses(const sglpass_micro *m, int6
     return m->nodes[node].use_count == 0 ? NULL : m->uses.data + m->nodes[node].use_first;
 }
 
-/* ---- forms (shard_forms.c, shard_region.c) --------------------------------------------------------------------- */
+/* ---- forms (micro_forms.c, micro_region.c) --------------------------------------------------------------------- */
 
 /* Of one node without regions: the forms of its results, and how it takes its arguments. */
 sgl_status sglpass_micro_find_form(sglpass_micro *m, sglir_id node);
@@ -93,7 +93,7 @@ int sglpass_micro_dim_of(const int8_t *labels, int label);
 /* Whether the node can run along the label, each micro-batch for itself. */
 bool sglpass_micro_runs_along(const sglpass_micro *m, const sglir_node *node, const sglir_labels *labels, int label);
 
-/* ---- what is wanted (shard.c), when (shard_levels.c), the graph (shard_emit.c) ----------------------------------- */
+/* ---- what is wanted (micro.c), when (micro_levels.c), the graph (micro_emit.c) ----------------------------------- */
 
 /* Where dimension `dim` of the node's result comes from when it is made along it: the uses' modes of such a copy.
  * False: it cannot be made so. `modes` has as many entries as the node has arguments. */

@@ -1,0 +1,116 @@
+/* infer_mesh.c -- types of what ranks exchange: each exchange settles something that its argument's type says, a sum that is
+ * owed or a split, and nothing else.
+ *
+ * In: the argument's type with its owed parts, the attribute axes. Out: the result's type, owed parts included: here, unlike
+ * elsewhere, sglir_infer_owed adds nothing. Odd invariant: local extents follow from attributes that the pass shard has worked
+ * out, since a type does not know of which rank it is. */
+#include <inttypes.h>
+
+#include "ir/infer.h"
+
+enum { ALL_AXES = ((1 << SGLIR_AXIS_COUNT) - 1) & ~(1 << SGLIR_AXIS_MICRO) };
+
+sgl_status sglir_infer_coordinate(const sglir_infer *in)
+{
+    int64_t axis = sglir_infer_int(in, "axis");
+    if (axis < 0 || axis >= SGLIR_AXIS_COUNT || axis == SGLIR_AXIS_MICRO)
+        return sglir_infer_fail(in, "axis %" PRId64 " is no axis of ranks", axis);
+    in->results[0] = sglir_type_make(SGL_I64, 0, NULL);
+    return SGL_OK;
+}
+
+static sgl_status axes_of(const sglir_infer *in, unsigned *axes)
+{
+    int64_t given = sglir_infer_int(in, "axes");
+    if (given <= 0 || (given & ~(int64_t)ALL_AXES) != 0)
+        return sglir_infer_fail(in, "axes = %" PRId64 ": a bit per axis of ranks, at least one", given);
+    *axes = (unsigned)given;
+    return SGL_OK;
+}
+
+/* The argument's type without the sums over axes that it owes. */
+static sgl_status take_sums(const sglir_infer *in, unsigned axes)
+{
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if ((axes >> axis & 1) != 0 && (x->partial >> axis & 1) == 0)
+            return sglir_infer_fail(in, "the argument owes no sum over %s", sglir_axis_name(axis));
+    }
+    in->results[0] = *x;
+    in->results[0].partial = (uint8_t)(x->partial & ~axes);
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_all_reduce(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    SGLCORE_TRY(axes_of(in, &axes));
+    return take_sums(in, axes);
+}
+
+/* The argument's type, whole along dim, over which it is split over all of axes. */
+static sgl_status take_split(const sglir_infer *in, unsigned axes, int64_t dim)
+{
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    in->results[0] = *x;
+    if (dim < 0 || dim >= x->rank) return sglir_infer_fail(in, "the argument has no dimension %" PRId64, dim);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if ((axes >> axis & 1) == 0) continue;
+        if (x->sharded[axis] != dim)
+            return sglir_infer_fail(in, "the argument is not split over %s along dimension %" PRId64,
+                                    sglir_axis_name(axis), dim);
+        in->results[0].sharded[axis] = -1;
+    }
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_all_max(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    int64_t dim = sglir_infer_int(in, "dim");
+    SGLCORE_TRY(axes_of(in, &axes));
+    SGLCORE_TRY(take_split(in, axes, dim));
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    if (x->partial != 0 || x->scaled) return sglir_infer_fail(in, "a maximum is not linear: what is owed comes first");
+    if (x->dims[dim] == 1) return SGL_OK;
+    return sglir_infer_fail(in, "the argument has %" PRId64 " elements along dimension %" PRId64 ", not 1",
+                            x->dims[dim], dim);
+}
+
+/* What an extent attribute says of dimension 0, with its unit. */
+static sgl_status set_extent(const sglir_infer *in, const char *name)
+{
+    int64_t extent = sglir_infer_int(in, name), unit = sglir_infer_int(in, "unit");
+    if (unit < 1 || extent < 0 || extent % unit != 0)
+        return sglir_infer_fail(in, "%s = %" PRId64 " is no multiple of unit = %" PRId64, name, extent, unit);
+    in->results[0].dims[0] = extent;
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_reduce_scatter(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    SGLCORE_TRY(axes_of(in, &axes));
+    SGLCORE_TRY(take_sums(in, axes));
+    if (x->rank == 0) return sglir_infer_fail(in, "a number cannot be handed out in parts");
+    SGLCORE_TRY(set_extent(in, "own"));
+    if (in->results[0].dims[0] > x->dims[0])
+        return sglir_infer_fail(in, "a part of %" PRId64 " of %" PRId64 " rows", in->results[0].dims[0], x->dims[0]);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if ((axes >> axis & 1) != 0) in->results[0].sharded[axis] = 0;
+    }
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_all_gather(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    SGLCORE_TRY(axes_of(in, &axes));
+    SGLCORE_TRY(take_split(in, axes, 0));
+    SGLCORE_TRY(set_extent(in, "extent"));
+    if (in->results[0].dims[0] >= x->dims[0]) return SGL_OK;
+    return sglir_infer_fail(in, "%" PRId64 " rows of a part, and %" PRId64 " of all", x->dims[0],
+                            in->results[0].dims[0]);
+}
