@@ -248,6 +248,7 @@ int sgldsl_open_core(lua_State *L)
         { "settings", sgldsl_core_settings },
         { "declare", sgldsl_core_declare },
         { "methods", core_methods },
+        { "exact", sgldsl_core_exact },
         { "job", sgldsl_core_job },
         { "eval", sgldsl_core_eval },
         { NULL, NULL },

@@ -258,6 +258,10 @@ int sgldsl_core_region(lua_State *L);
 int sgldsl_core_parameter(lua_State *L);
 int sgldsl_core_emit_regions(lua_State *L);
 
+/* ---- signature.c: calls with too many arguments ----------------------------------------------------------------------------- */
+
+int sgldsl_core_exact(lua_State *L);
+
 /* ---- family.c: the programs of a job by buckets ------------------------------------------------------------------------------ */
 
 void sgldsl_free_families(sgl_job *job);

@@ -41,14 +41,17 @@ local elsewhere = {
   MoE = { "moe" }, LSTM = { "lstm" }, GRU = { "gru" }, resnet = { "convnet" },
   masked_fill = { "select" }, chunk = { "split" }, narrow = { "slice" }, index_select = { "gather" },
   register_buffer = { "buffer" }, past_key_values = { "cache" }, kv_cache = { "cache" },
-  Dropout = { "dropout" }, Module = { "module" }, Parameter = { "parameter" }, Sequential = { "stack" },
-  sequential = { "stack" },
+  Dropout = { "dropout" }, Module = { "module" }, Parameter = { "parameter" },
   CrossEntropyLoss = { "cross_entropy" }, MultiheadAttention = { "attention" }, Adam = { "adamw" }, adam = { "adamw" },
   AdamW = { "adamw" }, SGD = { "sgd" }, CosineAnnealingLR = { "cosine" },
 }
 
+local in_a_row = "nn.stack(count, make) repeats one kind of block; of different layers: "
+  .. "nn.module(\"row\", { first = a, second = b }, function(x) return b(a(x)) end)"
+
 -- What is another thing altogether here.
 local elsewise = {
+  sequential = in_a_row, Sequential = in_a_row,
   backward = "an optimizer's minimize, or sgl.grad(loss, parameters), derives a loss",
   item = "while a graph is traced a tensor has no number; sgl.log shows one at each step",
   numpy = "while a graph is traced a tensor has no numbers; sgl.log shows one at each step",

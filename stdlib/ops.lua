@@ -64,8 +64,8 @@ function ops.shape(x, axis)
   return extent
 end
 
-ops.dtype = core.dtype
-ops.rank = core.rank
+function ops.dtype(x) return core.dtype(x) end
+function ops.rank(x) return core.rank(x) end
 
 local function list(...)
   local first = ...
@@ -240,7 +240,13 @@ function ops.linear(x, weight, bias)
 end
 
 --- Rows of table [v, ...] at integer indices.
-function ops.gather(table, indices) return emit("gather", { table, indices }) end
+function ops.gather(table, indices)
+  if not core.is_tensor(indices) then
+    core.error(("gather: its indices are a tensor of integers, not %s: x:gather(indices) gives rows of x; PyTorch's "
+      .. "gather, along an axis, is x:take_along(indices, axis)"):format(check.show(indices)))
+  end
+  return emit("gather", { table, indices })
+end
 function ops.scatter_add(indices, updates, extent)
   return emit("scatter_add", { indices, updates }, { extent = extent })
 end
@@ -277,6 +283,13 @@ local function flattened(list)
     if type(part) ~= "table" or #part ~= dims[depth] then
       core.error(("constant: a list of %s stands where the first has %d"):format(
         type(part) == "table" and #part or "none", dims[depth]))
+    end
+    for key in pairs(part) do
+      if math.type(key) ~= "integer" or key < 1 or key > #part then
+        local what = "constant: it takes a table of numbers, nested by rows, such as { { 1, 2 }, { 3, 4 } }; here is the "
+          .. "key '%s'"
+        core.error(what:format(tostring(key)))
+      end
     end
     for i = 1, #part do read(part[i], depth + 1) end
   end
@@ -383,5 +396,6 @@ setmetatable(ops, {
     core.error(("tensors have no method '%s'%s"):format(name, names_of.hint(name, known)))
   end,
 })
+core.exact(ops, "sgl")
 core.methods(ops)
 return ops

@@ -60,4 +60,6 @@ sgl.scan, sgl.while_loop, sgl.cond = control.scan, control.while_loop, control.c
 ---@param value sgl.tensor rank 0
 function sgl.log(name, value) trace.log(name, value) end
 
+core.exact(sgl, "sgl")
+
 return sgl

@@ -3,6 +3,7 @@
 --- a number for all spatial dims or a list of one for each; padding is that too, or "same" (as many windows as
 --- s / stride, rounded up), or a list of { low, high } pairs. Merged into sgl.ops.
 
+local check = require "sgl.check"
 local core = require "sgl.core"
 local emit = core.emit
 
@@ -13,6 +14,9 @@ local windows = {}
 ---@field dilation integer|integer[]? 1
 ---@field padding integer|integer[]|integer[][]|"same"? 0
 ---@field groups integer? 1: convolutions of as many groups of channels, side by side
+
+local of_windows = { stride = "any?", dilation = "any?", padding = "any?" }
+local of_conv = { stride = "any?", dilation = "any?", padding = "any?", groups = "size?" }
 
 local function each(what, value, spatial)
   if type(value) ~= "table" then
@@ -40,6 +44,9 @@ local function geometry(what, s, size, options, default_stride)
   local stride = each(what .. ": stride", options.stride or default_stride or 1, spatial)
   local dilation = each(what .. ": dilation", options.dilation or 1, spatial)
   local padding = options.padding or 0
+  if type(padding) == "string" and padding ~= "same" then
+    core.error(("%s: padding must be numbers or 'same', not '%s'; none is 0"):format(what, padding))
+  end
   local low, high = {}, {}
   local list = padding ~= "same" and each(what .. ": padding", padding, spatial)
   for i = 1, spatial do
@@ -65,8 +72,9 @@ end
 ---@param options sgl.windows.options?
 function windows.windows(x, size, options, value)
   local spatial = spatial_of("windows", x)
+  options = check.options("windows", options, of_windows)
   size = each("windows: size", size, spatial)
-  local attrs = geometry("windows", spatial_dims(x), size, options or {})
+  local attrs = geometry("windows", spatial_dims(x), size, options)
   attrs.size, attrs.value = size, value or 0
   return emit("windows", { x }, attrs)
 end
@@ -74,7 +82,7 @@ end
 --- x [n, s..., c], weight [out, k..., c / groups] -> [n, o..., out]; nothing is flipped.
 ---@param options sgl.windows.options?
 function windows.conv(x, weight, options)
-  options = options or {}
+  options = check.options("conv", options, of_conv)
   spatial_of("conv", x)
   local attrs = geometry("conv", spatial_dims(x), spatial_dims(weight), options)
   attrs.groups = options.groups or 1
@@ -86,7 +94,7 @@ end
 ---@param options sgl.windows.options?
 ---@param output_padding integer|integer[]? 0: elements more at the end of each dimension
 function windows.conv_transpose(x, weight, options, output_padding)
-  options = options or {}
+  options = check.options("conv_transpose", options, of_conv)
   local spatial, size = spatial_of("conv_transpose", x), spatial_dims(weight)
   if options.padding == "same" then core.error("conv_transpose: padding must be numbers") end
   local attrs, extent, o = geometry("conv_transpose", spatial_dims(x), size, options), {}, spatial_dims(x)
@@ -106,8 +114,9 @@ local lowest = {
 --- The windows of a pool, their elements along dims 1 + spatial ..; their number of elements; the axes to reduce.
 local function pooled(what, x, size, options, value)
   local spatial = spatial_of(what, x)
+  options = check.options(what, options, of_windows)
   size = each(what .. ": size", size, spatial)
-  local attrs, axes, count = geometry(what, spatial_dims(x), size, options or {}, size), {}, 1
+  local attrs, axes, count = geometry(what, spatial_dims(x), size, options, size), {}, 1
   attrs.size, attrs.value = size, value
   for i = 1, spatial do
     axes[i], count = spatial + i, count * size[i]

@@ -120,4 +120,5 @@ function data.batches(options)
   return setmetatable({ kind = "batches", feeds = feeds, dims = dims, next = options.next }, Source)
 end
 
+core.exact(data, "data")
 return data

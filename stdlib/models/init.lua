@@ -16,7 +16,8 @@ return setmetatable(models, {
       if known == name then
         local found = require("sgl.models." .. name)
         rawset(self, name, found)
-        return found
+        core.exact(self, "models")
+        return rawget(self, name)
       end
     end
     core.error(("models has no '%s'%s"):format(tostring(name), names_of.hint(name, names)))

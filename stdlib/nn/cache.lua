@@ -66,4 +66,5 @@ function cache.state(name, first)
   return ops.select(ops.equal(trace.position(), 0), first, before), keep
 end
 
+core.exact(cache, "nn.cache")
 return cache

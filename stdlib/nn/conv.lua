@@ -13,6 +13,11 @@ local known = {
   stride = "any?", dilation = "any?", padding = "any?", groups = "size?", bias = "flag?", init = "call?",
 }
 
+-- What of a layer's options is for its op.
+local function of_op(options)
+  return { stride = options.stride, dilation = options.dilation, padding = options.padding, groups = options.groups }
+end
+
 -- The size in each spatial dim, as a list.
 local function sizes_of(where, size, spatial)
   local sizes = {}
@@ -57,7 +62,7 @@ local function make(where, spatial)
     local bias = options.bias ~= false and base.parameter { output, init = initial.zeros } or nil
     local kind = ("%s(%d, %d)"):format(where, input, output)
     return base.module(kind, { weight = weight, bias = bias }, function(x)
-      local y = ops.conv(x, weight(), options)
+      local y = ops.conv(x, weight(), of_op(options))
       return bias and y + bias() or y
     end)
   end
@@ -82,7 +87,7 @@ local function make_transposed(where, spatial)
     local bias = options.bias ~= false and base.parameter { output, init = initial.zeros } or nil
     local kind = ("%s(%d, %d)"):format(where, input, output)
     return base.module(kind, { weight = weight, bias = bias }, function(x)
-      local y = ops.conv_transpose(x, weight(), options, options.output_padding)
+      local y = ops.conv_transpose(x, weight(), of_op(options), options.output_padding)
       return bias and y + bias() or y
     end)
   end

@@ -44,7 +44,8 @@ return setmetatable(nn, {
     local found = require(file)
     if several[file:match "[^.]+$"] then found = found[name] end
     rawset(self, name, found)
-    return found
+    core.exact(self, "nn")
+    return rawget(self, name)
   end,
   __tostring = function() return "sgl.nn" end,
 })

@@ -42,6 +42,8 @@ function initial.constant(value)
   end
 end
 
+core.exact(initial, "nn.init")
+
 --- Zeros, ones.
 ---@type fun(dims: integer[], dtype: string): sgl.tensor
 initial.zeros = initial.constant(0)

@@ -52,12 +52,11 @@ end
 ---@return sgl.parameter
 local function parameter(options)
   check.value("parameter", "the argument", "table", options)
-  local dims = {}
-  for key in pairs(options) do
-    if key ~= "init" and math.type(key) ~= "integer" then
-      core.error(("parameter: there is no option '%s'"):format(tostring(key)))
-    end
+  local dims, named = {}, {}
+  for key, value in pairs(options) do
+    if math.type(key) ~= "integer" then named[key] = value end
   end
+  check.options("parameter", named, { init = "any?" })
   for i, extent in ipairs(options) do
     check.value("parameter", "extent " .. i, "size", extent)
     dims[i] = extent

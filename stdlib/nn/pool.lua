@@ -26,7 +26,8 @@ function pool.avg_pool(size, options)
   options = check.options("avg_pool", options, {
     stride = "any?", dilation = "any?", padding = "any?", count_include_pad = "flag?",
   })
-  return base.module("avg_pool", {}, function(x) return ops.avg_pool(x, size, options, options.count_include_pad) end)
+  local of_op = { stride = options.stride, dilation = options.dilation, padding = options.padding }
+  return base.module("avg_pool", {}, function(x) return ops.avg_pool(x, size, of_op, options.count_include_pad) end)
 end
 
 return pool

@@ -39,7 +39,8 @@ return setmetatable(optim, {
     local found = require(file)
     if file == "sgl.optim.schedule" then found = found[name] end
     rawset(self, name, found)
-    return found
+    core.exact(self, "optim")
+    return rawget(self, name)
   end,
   __tostring = function() return "sgl.optim" end,
 })

@@ -164,7 +164,8 @@ layer 'Linear(8, 8)' "here it is 'linear'"
 layer 'attention { dim = 8, n_heads = 2 }' "here it is 'heads'"
 layer 'ReLU()' "nn has no 'ReLU'; it is a function of tensors, sgl.relu"
 layer 'mse_loss()' 'the mean square is (y - t):square():mean()'
-optimizer 'adamw({ layer }, { lr = rate })' 'adamw: options are given by name'
+optimizer 'adamw({ layer })' 'adamw: options are given by name'
+optimizer 'adamw({ layer }, { lr = rate })' 'adamw takes one table, its options by name; got 1 more: it is written optim.adamw { ... }'
 layer 'zork(8)' 'there are attention, ' 'tied_head'
 bad 5 'local model = sgl.randn(2, 3)' "here it is 'normal'"
 bad 5 'local model = sgl.ones(2, 3)' 'ones: the extents are a list: sgl.ones({ 2, 3 })'
@@ -182,6 +183,37 @@ sed 's/^local layer = .*/local layer = nn.position(16, 8)/; s/^return sgl.job {/
 run 0 train positions.lua --set job.context=16 --out positions --quiet
 refused 1 "positions.lua:5: position: the job's context (17) is longer than the 16 learnt positions" -- train positions.lua \
     --set job.context=17 --out nothing
+
+# Whatever the library has refuses more arguments than it takes; only what takes a list as its arguments takes many.
+cat >exact.lua <<'LUA'
+local sgl = require "sgl"
+local takes_many = { broadcast = true, cond = true, einsum = true, index = true, reshape = true, transpose = true }
+local checked, many = 0, {}
+for i = 1, 40 do many[i] = 7 end
+local function check(library, name, member)
+  if type(member) ~= "function" or takes_many[name] then return end
+  local fine, message = pcall(member, table.unpack(many))
+  checked = checked + 1
+  if fine or not message:find("^exact.lua:%d+: " .. name .. " takes .*got %d+ more: it is written ") then
+    error(library .. "." .. name .. " takes 40 arguments: " .. tostring(message))
+  end
+end
+for name, member in next, require "sgl.ops" do check("ops", name, member) end
+for name, member in next, sgl do check("sgl", name, member) end
+for _, name in ipairs { "nn", "optim", "models", "data" } do
+  for member in ("adafactor adamw attention auxiliary_loss avg_pool batch_norm batches buffer conv1d conv2d conv_transpose1d "
+    .. "conv_transpose2d convnet cosine cross_entropy dropout embedding freeze geglu gpt2 group_norm gru head "
+    .. "layer_norm linear lion llama lstm max_pool mlp moe module muon parameter position recompute rms_norm rope sgd stack swiglu text "
+    .. "tied_head tokens vit warmup_cosine wsd"):gmatch "%S+" do
+    local found, value = pcall(function() return sgl[name][member] end)
+    if found then check(name, member, value) end
+  end
+end
+print(checked .. " functions")
+LUA
+run 1 graph exact.lua
+says err ' functions' 'it returned nothing' # print writes there
+holds "$(grep ' functions' err | cut -d' ' -f1) > 190"
 
 # Children of a module.
 child() {

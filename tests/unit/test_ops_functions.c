@@ -374,6 +374,37 @@ static const function_case refusals[] = {
     { XY, "x:backward()", "tensors have no method 'backward'; an optimizer's minimize" },
     { XY, "s.normal(3)", "normal: the extents are a list: sgl.normal({ 2, 3 })" },
     { XY, "x:top_k(4)", "top_k: the 4 largest along the last dimension of [2,3]" },
+    /* arguments beyond a function's own */
+    { XY, "x:log(2)", "log takes no argument besides the tensor; got 1 more: it is written x:log()" },
+    { XY, "s.add(x, 1, 10)", "add takes b besides the tensor; got 1 more: it is written a:add(b)" },
+    { XY, "s.add(1, x, 10, nil, 10)", "add takes a, b; got 3 more: it is written sgl.add(a, b)" },
+    { XY, "x:softmax(0, 1)", "softmax takes axis besides the tensor; got 1 more: it is written x:softmax(axis)" },
+    { XY, "s.zeros({ 2 }, 'f32', 3)", "zeros takes dims, dtype; got 1 more: it is written sgl.zeros(dims, dtype)" },
+    { XY, "x:dtype(3)", "dtype takes no argument besides the tensor" },
+    { XY, "s.log('x', x:sum(), 3)", "log takes name, value; got 1 more: it is written sgl.log(name, value)" },
+    { XY, "s.nn.linear(2, 3, {}, 4)", "linear takes input, output, options; got 1 more: it is written nn.linear(" },
+    { XY, "s.nn.auxiliary_loss(x)", "auxiliary_loss takes no argument; got 1 more: it is written nn.auxiliary_loss()" },
+    /* options that are misspelt */
+    { XY, "s.zeros({ 1, 4, 2 }):max_pool(2, { strid = 2 })",
+      "max_pool: there is no option 'strid'; did you mean 'stride'?" },
+    { XY, "s.zeros({ 1, 4, 2 }):avg_pool(2, { pading = 2 })",
+      "avg_pool: there is no option 'pading'; did you mean 'padding'?" },
+    { XY, "s.zeros({ 1, 4, 2 }):windows(2, { dilatoin = 2 })",
+      "windows: there is no option 'dilatoin'; did you mean 'dilation'?" },
+    { XY, "s.conv(s.zeros({ 1, 4, 2 }), s.zeros({ 1, 1, 2 }), { group = 2 })",
+      "conv: there is no option 'group'; did you mean 'groups'?" },
+    { XY, "s.conv(s.zeros({ 1, 4, 2 }), s.zeros({ 1, 1, 2 }), 2)", "conv: give a table of options, not 2" },
+    { XY, "s.conv(s.zeros({ 1, 4, 2 }), s.zeros({ 1, 1, 2 }), { padding = 'valid' })",
+      "conv: padding must be numbers or 'same', not 'valid'" },
+    { XY, "s.conv_transpose(s.zeros({ 1, 4, 1 }), s.zeros({ 1, 1, 2 }), { strides = 2 })",
+      "conv_transpose: there is no option 'strides'; did you mean 'stride'?" },
+    { XY, "s.nn.parameter { 2, inti = print }", "parameter: there is no option 'inti'; did you mean 'init'?" },
+    /* what is no list of numbers, and what is missing */
+    { XY, "s.constant({ a = 1 })", "constant: it takes a table of numbers, nested by rows" },
+    { XY, "s.constant({ { 1, 2 }, { 3, 4, n = 2 } })", "here is the key 'n'" },
+    { XY, "x:gather(1)", "gather: its indices are a tensor of integers, not 1" },
+    { XY, "s.nn.sequential(1)", "nn has no 'sequential'; nn.stack(count, make) repeats one kind of block" },
+    { XY, "s.sequential(1)", "sgl has no 'sequential'; nn.stack(count, make) repeats one kind of block" },
 };
 
 static void test_refusals(void **state)
