@@ -113,10 +113,11 @@ SGL_API sgl_status sgl_open(const sgl_config *config, sgl_vm **vm);
 SGL_API void sgl_close(sgl_vm *vm);
 /* The message of the last call on this VM that failed; "" when none did. */
 SGL_API const char *sgl_error_message(const sgl_vm *vm);
-/* Asks what runs on this VM to stop, with INTERRUPTED: once, and sgl_train and sgl_generate stop at the next step, sgl_freeze
- * between two passes; twice, and a step stops between two of its instructions: what it computed is lost, and the states of a
- * program that learns can be saved no more until a checkpoint is loaded. The status that tells of it takes the request back,
- * and so does sgl_resume. sgl_interrupt is safe in a signal handler. */
+/* Asks what runs on this VM to stop, with INTERRUPTED: once, and sgl_train and sgl_generate stop at the next step (all ranks
+ * after the same one, whoever was asked), sgl_freeze between two passes; twice, and a step stops between two of its
+ * instructions: what it computed is lost, the states of a program that learns can be saved no more until a checkpoint is
+ * loaded, and a world of ranks is lost with it. The status that tells of it takes the request back, and so does sgl_resume.
+ * sgl_interrupt is safe in a signal handler. */
 SGL_API void sgl_interrupt(sgl_vm *vm);
 SGL_API void sgl_resume(sgl_vm *vm);
 /* How often the VM has been asked to stop since the last request was taken back: 0, 1, or 2 for more. A script of the front
@@ -295,16 +296,20 @@ SGL_API sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, cons
                               sgl_program **program);
 SGL_API void sgl_program_free(sgl_program *program);
 
-/* Copies `bytes` bytes, the whole of the feed `name`, into the program's place for it. It stays until fed again. The numbers
- * are not looked at: a token that is not below the vocabulary is no error, its row reads as zeros and learns nothing, and as a
- * target it is one that no class matches. sgl_tokens_* check theirs. */
+/* Copies `bytes` bytes, the whole of the feed `name`, into the program's place for it. It stays until fed again. Where the
+ * program is one rank's of several, the whole is that of all ranks, and what is kept is this rank's part of it: nothing else
+ * of `data` is read. The numbers are not looked at: a token that is not below the vocabulary is no error, its row reads as
+ * zeros and learns nothing, and as a target it is one that no class matches. sgl_tokens_* check theirs. */
 SGL_API sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes);
 /* Replays the program once. Nothing is allocated. */
 SGL_API sgl_status sgl_step(sgl_program *program);
 /* Copies the value of a fetch of the last step. */
 SGL_API sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes);
-/* The feeds and fetches in their order; NULL name past the end. */
+/* The feeds and fetches in their order; NULL name past the end. Types are those of the graph, whole, whatever the plan. */
 SGL_API sgl_status sgl_program_feed(const sgl_program *program, int index, const char **name, sgl_type *type);
+/* Which part of that feed this rank keeps: where it begins along each dimension and how far it goes, as many entries as the
+ * type has dimensions (room for SGL_MAX_RANK). A source may fill that part of the whole alone. */
+SGL_API sgl_status sgl_program_feed_part(const sgl_program *program, int index, int64_t *offsets, int64_t *dims);
 SGL_API sgl_status sgl_program_fetch(const sgl_program *program, int index, const char **name, sgl_type *type);
 
 /* Writes all that the program fetches, as it is after its last step, into a safetensors file: beside, synced, renamed. */
@@ -315,6 +320,48 @@ SGL_API sgl_status sgl_state_info(const sgl_session *session, int index, const c
                                   sgl_type *type);
 SGL_API sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, size_t bytes);
 SGL_API sgl_status sgl_state_write(sgl_session *session, const char *name, const void *data, size_t bytes);
+
+/* ---- ranks ---------------------------------------------------------------------------------------------------- */
+
+/* A program whose plan has a mesh of n ranks is one of n, each in a process of its own, that exchange as they step. A launcher
+ * starts the processes (mpirun -n 4 PROGRAM), and each session joins their world. From then on all ranks make the same calls
+ * in the same order: freeze, feed, step, save, load. Fetches and states are whole on each of them. Without a world such a
+ * program can be planned, printed and reported, as that of rank 0, and is refused where it would be fed or stepped.
+ *
+ * A rank that fails between such calls, and cannot make the next one, tells the others by sgl_session_fail; a step that fails
+ * tells them itself. Then the world is lost: every call that exchanges fails with DEVICE and one message on all ranks, no step
+ * is finished any more, and nothing is saved. */
+typedef struct sgl_join_config {
+    const char
+        *transport;   /* "self", "mpi"; NULL: SGL_TRANSPORT, or what the launcher speaks that started the process */
+    double timeout_s; /* of one exchange, until a rank that does not come counts as lost; 0: 300 */
+} sgl_join_config;
+
+/* Joins the world, before programs are frozen; it is left by sgl_session_free, which waits for the other ranks. config may be
+ * NULL. WRONG_STATE: it has joined, or has programs. DEVICE: the transport failed, or the ranks differ in version or
+ * timeout: each rank has to tell that by itself. A process joins MPI's world once. */
+SGL_API sgl_status sgl_join(sgl_session *session, const sgl_join_config *config);
+/* This rank and how many there are: 0 and 1 for a session that has not joined. */
+SGL_API int sgl_session_rank(const sgl_session *session);
+SGL_API int sgl_session_ranks(const sgl_session *session);
+/* Programs are from now on planned, printed and reported as those of that rank of their mesh. WRONG_STATE in a session that
+ * has joined. A mesh that has no such rank: INVALID_ARGUMENT where the program is frozen. */
+SGL_API sgl_status sgl_session_plan_rank(sgl_session *session, int rank);
+/* The host on which that rank runs; "" for a rank that there is not. */
+SGL_API const char *sgl_session_host(const sgl_session *session, int rank);
+/* Long work of the host without exchanges ("loading data"): until it is over (what NULL) the others' waiting is not counted.
+ * Freezing, saving, loading say so themselves. Does nothing in a session that has not joined. */
+SGL_API void sgl_busy(sgl_session *session, const char *what);
+/* OK, or DEVICE and why the world is lost, after at most so long a wait for bad news. A launcher that ends a job because one
+ * rank died sends the others SIGTERM: a host that got one asks here, with 300, whether that is why. */
+SGL_API sgl_status sgl_world_check(sgl_session *session, int wait_ms);
+/* This rank fails, for that reason, in a way that no exchange tells: the world is lost. Does nothing where it is already, or in
+ * a session that has not joined. */
+SGL_API void sgl_session_fail(sgl_session *session, const char *message);
+/* After a call has failed: 1 on the rank whose place it is to print why, so that a job says it once; 1 in a session that has
+ * not joined. Of a failure that no other rank knows of this rank has to tell: sgl_session_fail first, and where several fail
+ * alike one of them is it. */
+SGL_API int sgl_tells(const sgl_session *session);
 
 /* ---- seeing before running ---------------------------------------------------------------------------------- */
 
@@ -369,11 +416,12 @@ SGL_API const char *sgl_knob(const char *variable);
 /* ---- checkpoints -------------------------------------------------------------------------------------------- */
 
 /* Writes every parameter and state of the session, and `meta` (a JSON object as text), into DIR/step-NNNNNNNN: beside,
- * synced, checked, renamed. Then removes all but the last `keep` checkpoints (0 keeps all). */
+ * synced, checked, renamed. Then removes all but the last `keep` checkpoints (0 keeps all). In a world of ranks each of them
+ * calls it: rank 0 writes, the others wait, and where it fails it fails on all of them. */
 SGL_API sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep);
 /* Keeps every other session, of this process or another, from writing checkpoints into DIR (which is made), until this session
  * is freed or locks another folder (NULL: none). WRONG_STATE when another has it. sgl_checkpoint_save and sgl_train lock their
- * folder for as long as they run; a process that ends, however it does, holds none. */
+ * folder for as long as they run; a process that ends, however it does, holds none. Of several ranks rank 0 alone locks. */
 SGL_API sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir);
 /* Finds the last complete checkpoint of DIR (or DIR itself when it is one): its path and meta, owned by the VM until
  * the next call of this function. NOT_FOUND when there is none. */
@@ -465,18 +513,22 @@ typedef struct sgl_train_config {
     int keep;
     const char *out;  /* folder of checkpoints; NULL: none are written */
     const char *meta; /* a JSON object kept in every checkpoint beside step, seed, evaluated and (picked) tokens */
-    sgl_status (*on_step)(void *user, const sgl_step_record *record); /* may be NULL; a status other than OK stops */
+    /* Of several ranks, rank 0's alone are called. May be NULL; a status other than OK stops the run, on all ranks. */
+    sgl_status (*on_step)(void *user, const sgl_step_record *record);
     sgl_status (*on_eval)(void *user, int64_t step, double loss, int64_t count);
     sgl_status (*on_save)(void *user, int64_t step, const char *path);
 } sgl_train_config;
 
 /* Runs the loop. INTERRUPTED after sgl_interrupt: the step was finished and a checkpoint saved; after a second one the step was
  * left as it was, and nothing saved. When anything but a step fails (feed, a callback, an evaluation), what was learnt until
- * then is saved before the error is returned; when that fails too, the message tells both. */
+ * then is saved before the error is returned; when that fails too, the message tells both. Of several ranks all call it alike:
+ * before each step they agree whether one was asked to stop, or has failed, and do what follows together, the others with its
+ * status and its message. What a rank fails with inside a step loses the world: nothing is saved then. */
 SGL_API sgl_status sgl_train(sgl_session *session, const sgl_train_config *config);
 
 typedef struct sgl_generate_config {
-    /* Fetches logits [1, vocab]. Either feeds tokens i32[1, 1] and position i64[], and keeps in caches what it must know of the
+    /* Of a plan of one rank (parameters are whole on each of several, which may all generate alike, or one alone). Fetches
+     * logits [1, vocab]. Either feeds tokens i32[1, 1] and position i64[], and keeps in caches what it must know of the
      * tokens before; or feeds tokens i32[1, n], n > 1, and last i64[], and reads the whole text, up to `last`, each time. */
     sgl_program *decode;
     const int32_t *prompt; /* at least one token */

@@ -276,6 +276,7 @@ static sgl_status freeze_input(freezer *f, const sglir_node *node)
     sglexec_port port = { .role = (uint8_t)sglir_attr_int(f->g, node, "role"),
                           .operand = operand_of(f->g, node->out_first) };
     SGLCORE_TRY(sglcore_intern(f->p->strings, name, strlen(name), &port.name));
+    memcpy(port.whole, port.operand.dims, sizeof port.whole);
     if (port.role == SGL_FEED) return sglcore_vec_push(f->env, &f->p->feeds, port);
     bool is_section = false;
     for (int64_t m = 0; m < f->g->members.count; m++) {
@@ -287,6 +288,7 @@ static sgl_status freeze_input(freezer *f, const sglir_node *node)
         part.operand.dtype = member->type.dtype;
         part.operand.offset += sglcore_dtype_bytes((sgl_dtype)member->type.dtype, member->offset);
         memcpy(part.operand.dims, member->type.dims, sizeof part.operand.dims);
+        memcpy(part.whole, member->type.dims, sizeof part.whole);
         SGLCORE_TRY(take_string(f, member->name, &part.name));
         SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->states, part));
     }
@@ -304,6 +306,7 @@ static sgl_status freeze_ports(freezer *f)
         const sglir_output *output = &f->g->outputs.data[o];
         if (output->role != SGLIR_FETCH) continue;
         sglexec_port port = { .role = 255, .operand = operand_of(f->g, output->value) };
+        memcpy(port.whole, port.operand.dims, sizeof port.whole);
         SGLCORE_TRY(take_string(f, output->name, &port.name));
         SGLCORE_TRY(sglcore_vec_push(f->env, &f->p->fetches, port));
     }

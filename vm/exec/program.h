@@ -42,6 +42,8 @@ typedef struct sglexec_port {
     uint32_t name; /* program->strings */
     uint8_t role;  /* sgl_role; fetches: 255 */
     sglexec_operand operand;
+    int64_t whole[SGL_MAX_RANK]; /* dims of which the operand is a part: a feed of one rank; else its own */
+    int64_t at[SGL_MAX_RANK];    /* where the part begins */
 } sglexec_port;
 
 typedef struct sglexec_program {

@@ -95,6 +95,18 @@ sglplan_part sglplan_part_of(int64_t extent, int64_t unit, int64_t parts, int64_
     return (sglplan_part){ .offset = before * unit, .size = (each + (place < larger)) * unit };
 }
 
+sglplan_part sglplan_part_along(const sglplan *plan, sglplan_axes axes, int64_t rank, int64_t extent, int64_t unit)
+{
+    sglplan_coordinate c = sglplan_mesh_coordinate(plan, rank);
+    sglplan_part all = { .size = extent };
+    for (int i = 0; i < AXES; i++) {
+        if (!has(axes, order[i])) continue;
+        sglplan_part part = sglplan_part_of(all.size, unit, plan->mesh[order[i]], c.at[order[i]]);
+        all = (sglplan_part){ .offset = all.offset + part.offset, .size = part.size };
+    }
+    return all;
+}
+
 int64_t sglplan_part_holding(int64_t extent, int64_t unit, int64_t parts, int64_t element)
 {
     int64_t units = extent / unit, each = units / parts, larger = units % parts, at = element / unit;

@@ -39,6 +39,8 @@ typedef struct sglplan_part {
 /* Part `place` of `parts` of an extent that may be cut at multiples of `unit` only (the width of a head, a row of 1): as
  * even as can be, the larger ones first, empty where there are more parts than units. The extent is a multiple of the unit. */
 sglplan_part sglplan_part_of(int64_t extent, int64_t unit, int64_t parts, int64_t place);
+/* The part of `rank` where the extent is cut over several axes: over the slowest first, each part then over the next one. */
+sglplan_part sglplan_part_along(const sglplan *plan, sglplan_axes axes, int64_t rank, int64_t extent, int64_t unit);
 /* Which part holds the element. */
 int64_t sglplan_part_holding(int64_t extent, int64_t unit, int64_t parts, int64_t element);
 

@@ -22,6 +22,7 @@ sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session
     if (!made) return SGL_OUT_OF_MEMORY;
     made->vm = vm;
     made->ops = ops;
+    made->world = (sglsession_world){ .ranks = 1, .told_by = -1 };
     sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
     if (status != SGL_OK) {
         sglcore_free(&vm->env, made, sizeof *made);
@@ -37,6 +38,7 @@ void sgl_session_free(sgl_session *session)
     if (!session) return;
     sglcore_env *env = &session->vm->env;
     while (session->programs) sgl_program_free((sgl_program *)session->programs);
+    sglsession_leave(session);
     if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
     if (session->arena) session->ops->free(session->device, session->arena, session->arena_bytes);
     session->ops->close(session->device);
@@ -221,6 +223,8 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
     if (sglir_input_find(program->placed, SGLPLAN_SCALE) != SGLIR_NONE)
         SGLCORE_TRY(sglsession_keep_names(program, graph->ir));
     SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
+    program->plan = own;
+    SGLCORE_TRY(sglsession_lay_feeds(program, graph->ir));
     return session->ops->prepare(session->device, program->program, &program->prepared);
 }
 
@@ -319,55 +323,12 @@ sgl_status sglsession_ready(sgl_program *program)
     return status;
 }
 
-/* ---- feed, step, fetch ------------------------------------------------------------------------------------------ */
+/* ---- step ------------------------------------------------------------------------------------------------------ */
 
 void *sglsession_space(const sgl_program *program, uint8_t space)
 {
     void *const bases[] = { NULL, program->session->arena, program->session->state, program->io, program->constants };
     return bases[space];
-}
-
-static int64_t operand_bytes(const sglexec_operand *operand)
-{
-    int64_t count = 1;
-    for (int i = 0; i < operand->rank; i++) count *= operand->dims[i];
-    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, count);
-}
-
-/* The port of this name, with the size that the host gave checked against it. */
-static sgl_status find_port(const sgl_program *program, const char *what, const sglexec_port *ports, int64_t count,
-                            const char *name, size_t bytes, const sglexec_port **port)
-{
-    sglcore_env *env = &program->session->vm->env;
-    const char *names[64];
-    int listed = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const char *has = sglcore_string(program->program->strings, ports[i].name);
-        if (strcmp(has, name) == 0) {
-            *port = &ports[i];
-            int64_t wanted = operand_bytes(&ports[i].operand);
-            if (wanted == (int64_t)bytes) return SGL_OK;
-            return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s '%s' has %lld bytes, not %zu", what, name,
-                                (long long)wanted, bytes);
-        }
-        if (listed < 64) names[listed++] = has;
-    }
-    char hint[SGLCORE_HINT_ROOM];
-    return sglcore_fail(env, SGL_NOT_FOUND, "the program has no %s '%s'%s", what, name,
-                        sglcore_hint(name, names, listed, hint));
-}
-
-sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes)
-{
-    SGLSESSION_NEEDS(program && name && (data || !bytes), program ? program->session->vm : NULL,
-                     "program, name or data is NULL");
-    const sglexec_program *p = program->program;
-    const sglexec_port *port = NULL;
-    SGLCORE_TRY(find_port(program, "feed", p->feeds.data, p->feeds.count, name, bytes, &port));
-    SGLCORE_TRY(sglsession_ready(program));
-    const sgl_session *session = program->session;
-    return session->ops->write(session->device, sglsession_space(program, port->operand.space), port->operand.offset,
-                               data, (int64_t)bytes);
 }
 
 void sglsession_resume(sgl_vm *vm)
@@ -414,47 +375,6 @@ sgl_status sgl_program_trace(sgl_program *program, int on)
     sglexec_trace_free(program->trace);
     program->trace = NULL;
     return on ? sglexec_trace_new(program->program, &program->trace) : SGL_OK;
-}
-
-sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes)
-{
-    SGLSESSION_NEEDS(program && name && (data || !bytes), program ? program->session->vm : NULL,
-                     "program, name or data is NULL");
-    if (!program->steps_done)
-        return sglcore_fail(&program->session->vm->env, SGL_WRONG_STATE, "fetch '%s': the program has not stepped yet",
-                            name);
-    const sglexec_program *p = program->program;
-    const sglexec_port *port = NULL;
-    SGLCORE_TRY(find_port(program, "fetch", p->fetches.data, p->fetches.count, name, bytes, &port));
-    const sgl_session *session = program->session;
-    return session->ops->read(session->device, sglsession_space(program, port->operand.space), port->operand.offset,
-                              data, (int64_t)bytes);
-}
-
-static sgl_status describe_port(const sgl_program *program, const sglexec_port *ports, int64_t count, int index,
-                                const char **name, sgl_type *type)
-{
-    *name = NULL;
-    if (index < 0 || index >= count) return SGL_OK;
-    const sglexec_operand *operand = &ports[index].operand;
-    *name = sglcore_string(program->program->strings, ports[index].name);
-    if (!type) return SGL_OK;
-    type->dtype = (sgl_dtype)operand->dtype;
-    type->rank = operand->rank;
-    memcpy(type->dims, operand->dims, sizeof type->dims);
-    return SGL_OK;
-}
-
-sgl_status sgl_program_feed(const sgl_program *program, int index, const char **name, sgl_type *type)
-{
-    SGLSESSION_NEEDS(program && name, program ? program->session->vm : NULL, "program or name is NULL");
-    return describe_port(program, program->program->feeds.data, program->program->feeds.count, index, name, type);
-}
-
-sgl_status sgl_program_fetch(const sgl_program *program, int index, const char **name, sgl_type *type)
-{
-    SGLSESSION_NEEDS(program && name, program ? program->session->vm : NULL, "program or name is NULL");
-    return describe_port(program, program->program->fetches.data, program->program->fetches.count, index, name, type);
 }
 
 /* ---- figures ------------------------------------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "exec/comm.h"
 #include "exec/device.h"
 #include "ir/ir.h"
 #include "ir/padding.h"
@@ -62,6 +63,7 @@ struct sgl_program {
     sgl_session *session;
     sglexec_program *program;
     sglir_graph *placed; /* the graph it was frozen from, for reports */
+    sglplan plan;        /* as the passes had it */
     void *prepared;
     void *io, *constants;     /* device blocks of program->space_bytes, NULL until first used */
     sglexec_profile *profile; /* NULL: not measured */
@@ -73,9 +75,19 @@ struct sgl_program {
     int64_t steps_done;
 };
 
+/* The ranks among which a session is one. */
+typedef struct sglsession_world {
+    const sglexec_comm_ops *ops;
+    sglexec_comm *comm; /* NULL: not joined, a world of one */
+    int rank;           /* of a session that has not joined: whose programs are planned */
+    int ranks;
+    int told_by; /* of what they failed with together last: the rank that prints it; -1: nothing */
+} sglsession_world;
+
 struct sgl_session {
     sglsession_link link;
     sgl_vm *vm;
+    sglsession_world world;
     const sglexec_device_ops *ops;
     sglexec_device *device;
     sglir_graph
@@ -144,6 +156,10 @@ sgl_status sglsession_same_vm(sgl_vm *vm, const sgl_vm *other, const char *call,
 /* INVALID_ARGUMENT, with the message in `vm`, unless graph and plan (NULL is allowed) are of that VM; TYPE where the graph
  * wants a state that the session has otherwise. */
 sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *call);
+/* What each feed of the frozen program is a part of: its type in the traced graph, cut as the placed graph's layout says. */
+sgl_status sglsession_lay_feeds(sgl_program *program, const sglir_graph *traced);
+/* Leaves the world; before the device is closed. */
+void sglsession_leave(sgl_session *session);
 /* Gives the folder of sgl_checkpoint_lock back. */
 void sglsession_unlock(sgl_session *session);
 /* Frees what the last sgl_checkpoint_find handed out. */
