@@ -94,6 +94,13 @@ const char *sgl_knob(const char *variable)
     return NULL;
 }
 
+const char *sgl_axis_name(int index)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        if (axis != SGLIR_AXIS_MICRO && index-- == 0) return sglir_axis_name(axis);
+    return NULL;
+}
+
 const char *sgl_nearest(const char *name, const char *const *names, int count)
 {
     return name && names ? sglcore_nearest(name, names, count) : NULL;

@@ -277,6 +277,8 @@ SGL_API void sgl_plan_free(sgl_plan *plan);
  * f32; '*' is any characters, and a module's name stands for all within), "unfused" (INT 0 or 1: every node is an
  * instruction of its own, for sgl_program_trace), "disable" (STRING: names of passes to leave out, comma-separated). */
 SGL_API sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value);
+/* The axes of a mesh of ranks in order ("dp", ...), NULL past the end: what may follow "mesh." above. */
+SGL_API const char *sgl_axis_name(int index);
 
 /* ---- sessions and programs ---------------------------------------------------------------------------------- */
 
@@ -362,6 +364,13 @@ SGL_API void sgl_session_fail(sgl_session *session, const char *message);
  * not joined. Of a failure that no other rank knows of this rank has to tell: sgl_session_fail first, and where several fail
  * alike one of them is it. */
 SGL_API int sgl_tells(const sgl_session *session);
+/* Before a world is joined: 1 where a launcher (mpirun, srun, the MPI Operator) started this process, and what it says: the
+ * rank, and how many there are (0: it does not say). 0, and rank 0 of 1, where none did. Both may be NULL. */
+SGL_API int sgl_launched(int *rank, int *ranks);
+/* The words, NULL at the end, that a host hands to execvp to have so many ranks of a command (`count` words) on this machine:
+ * mpirun's. Nothing is started. They belong to the VM, the command's own words to the caller. */
+SGL_API sgl_status sgl_launch_command(sgl_vm *vm, int ranks, int count, char *const *command,
+                                      const char *const **words);
 
 /* ---- seeing before running ---------------------------------------------------------------------------------- */
 

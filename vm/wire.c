@@ -65,3 +65,10 @@ sgl_status sglwire_net(sglcore_env *env, sglexec_comm_options *options)
 {
     return sglcomm_shape_parse(env, sglcore_knob_text(SGLCORE_KNOB_NET), options);
 }
+
+sgl_status sglwire_launch(sglcore_env *env, int ranks, int count, char *const *command, const char ***words)
+{
+    return sglcomm_launch(env, ranks, count, command, words);
+}
+
+void sglwire_launch_free(sglcore_env *env, const char **words, int count) { sglcomm_launch_free(env, words, count); }

@@ -19,4 +19,8 @@ sgl_status sglwire_transport_find(sglcore_env *env, const char *name, const sgle
 /* What SGL_NET says, into latency_us and bytes_per_s. */
 sgl_status sglwire_net(sglcore_env *env, sglexec_comm_options *options);
 
+/* The words that start so many ranks of a command on this machine, NULL at the end; freed with the same count. */
+sgl_status sglwire_launch(sglcore_env *env, int ranks, int count, char *const *command, const char ***words);
+void sglwire_launch_free(sglcore_env *env, const char **words, int count);
+
 #endif

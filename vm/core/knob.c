@@ -50,3 +50,28 @@ const char *sglcore_launcher(void)
         if (getenv(variables[i]) != NULL) return variables[i];
     return NULL;
 }
+
+/* Of a variable that holds a number of at least `least`; `otherwise` where it is not set, or holds none. */
+static int64_t number_of(const char *variable, int64_t least, int64_t otherwise)
+{
+    int64_t value;
+    const char *text = getenv(variable);
+    return text != NULL && parse_int(text, &value) && value >= least && value <= INT32_MAX ? value : otherwise;
+}
+
+void sglcore_launched(int64_t *rank, int64_t *ranks)
+{
+    static const struct {
+        const char *rank, *ranks;
+    } rows[] = { { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
+                 { "PMIX_RANK", "SLURM_STEP_NUM_TASKS" }, /* srun --mpi=pmix */
+                 { "PMI_RANK", "PMI_SIZE" } };
+    *rank = 0;
+    *ranks = sglcore_launcher() ? 0 : 1;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (getenv(rows[i].rank) == NULL) continue;
+        *rank = number_of(rows[i].rank, 0, 0);
+        *ranks = number_of(rows[i].ranks, 1, 0);
+        return;
+    }
+}

@@ -33,6 +33,8 @@ bool sglcore_knob_lists(sglcore_knob knob, const char *word);
 
 /* The variable by which one sees that a launcher (mpirun, srun with PMIx, Hydra) made this process one of several; or NULL. */
 const char *sglcore_launcher(void);
+/* What that launcher says of this process: its rank, and how many there are (0: it does not say). 0 and 1 without one. */
+void sglcore_launched(int64_t *rank, int64_t *ranks);
 
 typedef struct sglcore_knob_row {
     const char *variable, *otherwise, *text;
