@@ -1,12 +1,13 @@
 /* command_eval.c -- `sgl eval`: the held-out loss of a checkpoint.
  *
- * Comes in: a folder of checkpoints; its meta holds the script's text and settings. Goes out: the loss, its perplexity, and
- * bits per byte where tokens are bytes; as text or as one JSON object. Nothing is learnt or written.
+ * Comes in: a folder of checkpoints; its meta holds the script's text and settings. Goes out: the loss and what it logs; of
+ * tokens the perplexity, and bits per byte where they are bytes; as text or as one JSON object. Nothing is learnt or written.
  * Odd invariant: the evaluation is that of sgl_train at the end of a run, of a run that has no step left to do. */
 #include <math.h>
 #include <string.h>
 
 #include "dsl/command_model.h"
+#include "dsl/command_progress.h"
 
 typedef struct evaluation {
     command_model model;
@@ -14,10 +15,11 @@ typedef struct evaluation {
     sgl_tokens *tokens;
     sgl_program *eval;
     sgl_family *evals; /* of a job that has dims with buckets, else NULL */
-    bool counts_targets, bytes;
+    command_mean mean;
     bool measured;
     double loss;
-    int64_t count;
+    int64_t targets;
+    json_t *logged; /* members "eval_NAME", as they came */
 } evaluation;
 
 static sgl_status no_loss(const evaluation *e)
@@ -36,12 +38,13 @@ static sgl_status freeze(evaluation *e, const char *which, sgl_program **program
     return status == SGL_OK ? sgl_freeze(e->session, graph, plan, program) : status;
 }
 
-static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
+static sgl_status on_eval(void *user, const sgl_eval_record *record)
 {
     evaluation *e = user;
-    (void)step;
-    e->loss = loss;
-    e->count = count;
+    e->loss = record->loss;
+    e->targets = record->targets;
+    e->logged = json_object();
+    command_add_logged(e->logged, record->count, record->names, record->values);
     e->measured = true;
     return SGL_OK;
 }
@@ -75,12 +78,6 @@ static sgl_status freeze_eval(evaluation *e)
     if (status != SGL_OK || dims == 0) return freeze(e, "eval", &e->eval);
     status = freeze_family(e);
     return status == SGL_NOT_FOUND ? no_loss(e) : status;
-}
-
-static bool is_set(const evaluation *e, const char *key)
-{
-    double number = 0;
-    return sgl_job_number(e->model.job, key, &number) == SGL_OK && number == 1;
 }
 
 static sgl_status measure(evaluation *e, int64_t batches)
@@ -118,21 +115,16 @@ static sgl_status evaluate(evaluation *e, const char *dir, const command_setting
     return status == SGL_OK ? measure(e, batches) : status;
 }
 
-/* JSON has no NaN or infinity: they are written as text. */
-static json_t *number(double value)
-{
-    return isfinite(value) ? json_real(value) : json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
-}
-
 static void print_json(const evaluation *e)
 {
     json_t *line = json_object();
     json_object_set_new(line, "checkpoint", json_string(e->model.path));
     json_object_set_new(line, "step", json_integer(e->model.step));
-    json_object_set_new(line, "eval_loss", number(e->loss));
-    json_object_set_new(line, e->counts_targets ? "eval_tokens" : "eval_batches", json_integer(e->count));
-    if (e->counts_targets) json_object_set_new(line, "perplexity", number(exp(e->loss)));
-    if (e->bytes) json_object_set_new(line, "bits_per_byte", number(e->loss / log(2)));
+    json_object_set_new(line, "eval_loss", command_number(e->loss));
+    json_object_set_new(line, e->mean.count, json_integer(e->targets));
+    if (e->mean.is_of_tokens) json_object_set_new(line, "perplexity", command_number(exp(e->loss)));
+    if (e->mean.is_of_bytes) json_object_set_new(line, "bits_per_byte", command_number(e->loss / log(2)));
+    json_object_update(line, e->logged);
     json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17));
     printf("\n");
     json_decref(line);
@@ -140,15 +132,22 @@ static void print_json(const evaluation *e)
 
 static void print_text(const evaluation *e)
 {
+    const char *key;
+    json_t *value;
     printf("%s\n", e->model.path);
-    if (!e->counts_targets) {
-        printf("held-out loss %.4f over %lld batches\n", e->loss, (long long)e->count);
-        return;
+    printf("held-out loss %.4f%s over %lld %s\n", e->loss, e->mean.in_nats, (long long)e->targets, e->mean.over);
+    if (e->mean.is_of_tokens) printf("perplexity %.4g", exp(e->loss));
+    if (e->mean.is_of_bytes) printf(", %.4f bits per byte", e->loss / log(2));
+    if (e->mean.is_of_tokens) printf("\n");
+    json_object_foreach(e->logged, key, value)
+    {
+        const char *name = key + strlen("eval_");
+        if (strchr(name, '/')) continue; /* one of many: --json tells them */
+        if (json_is_real(value))
+            printf("%s %.4g\n", name, json_real_value(value));
+        else
+            printf("%s %s\n", name, json_string_value(value));
     }
-    printf("held-out loss %.4f nats per token over %lld tokens\n", e->loss, (long long)e->count);
-    printf("perplexity %.4g", exp(e->loss));
-    if (e->bytes) printf(", %.4f bits per byte", e->loss / log(2));
-    printf("\n");
 }
 
 int command_eval(int argc, char **argv)
@@ -166,14 +165,17 @@ int command_eval(int argc, char **argv)
         { "--threads", 'i', &threads, "N", "compute threads (default: one per core); results do not depend on it" },
         { 0 },
     };
-    const command c = { "eval",
-                        "DIR",
-                        "Tells the held-out loss of DIR's last checkpoint.",
-                        "DIR is what `sgl train --out` wrote, or one step-NNNNNNNN folder in it. The loss is a mean in "
-                        "nats over the\ntargets that are not ignored; perplexity is e to it.",
-                        1,
-                        1,
-                        options };
+    const command c = {
+        "eval",
+        "DIR",
+        "Tells the held-out loss of DIR's last checkpoint.",
+        "DIR is what `sgl train --out` wrote, or one step-NNNNNNNN folder in it. The loss is a mean over "
+        "the targets\nthat are not ignored; of tokens it is in nats, and perplexity is e to it. What the "
+        "loss logs (sgl.log) is told too.",
+        1,
+        1,
+        options
+    };
     const char *positional[1];
     int count;
     bool helped;
@@ -186,11 +188,11 @@ int command_eval(int argc, char **argv)
     command_signals(e.model.vm);
     sgl_status status = evaluate(&e, positional[0], &settings, batches);
     if (status == SGL_OK) {
-        e.counts_targets = is_set(&e, "counts_targets");
-        e.bytes = e.counts_targets && is_set(&e, "bytes");
+        e.mean = command_mean_of(e.model.job);
         json ? print_json(&e) : print_text(&e);
     }
     code = command_status(e.model.vm, status);
+    json_decref(e.logged);
     json_decref(e.model.meta);
     sgl_close(e.model.vm);
     return code;

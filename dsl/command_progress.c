@@ -9,8 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "dsl/command_progress.h"
 
 static double now_s(void)
@@ -115,14 +113,24 @@ sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *
     return log ? open_log(p, config) : SGL_OK;
 }
 
+json_t *command_number(double value)
+{
+    if (isfinite(value)) return json_real(value);
+    return json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
 static void add_number(json_t *object, const char *key, double value)
 {
-    /* JSON has no NaN or infinity: they are written as text, never left out. */
-    json_t *number = isfinite(value) ? json_real(value)
-                                     : json_string(isnan(value) ? "nan"
-                                                   : value > 0  ? "inf"
-                                                                : "-inf");
-    json_object_set_new(object, key, number);
+    json_object_set_new(object, key, command_number(value));
+}
+
+void command_add_logged(json_t *object, int count, const char *const *names, const double *values)
+{
+    for (int i = 0; i < count; i++) {
+        char key[1100]; /* names of fetches are shorter */
+        snprintf(key, sizeof key, "eval_%s", names[i]);
+        add_number(object, key, values[i]);
+    }
 }
 
 static sgl_status write_line(command_progress *p, json_t *object)
@@ -197,13 +205,13 @@ static void put_value(step_text *l, const char *label, const char *digits, const
 }
 
 /* What the script logs. A name with a slash, such as "blocks.0.moe/load.3", is one of many and stands in the log alone. */
-static void put_extras(step_text *l, const sgl_step_record *r)
+static void put_logged(step_text *l, int count, const char *const *names, const double *values)
 {
-    for (int i = 0; i < r->count; i++) {
-        const char *name = r->names[i];
+    for (int i = 0; i < count; i++) {
+        const char *name = names[i];
         if (strcmp(name, "loss") == 0 || strcmp(name, "lr") == 0 || strcmp(name, "grad_norm") == 0) continue;
         if (strchr(name, '/')) continue;
-        put_value(l, name, "%.4g", &r->values[i]);
+        put_value(l, name, "%.4g", &values[i]);
     }
 }
 
@@ -219,7 +227,7 @@ static void put_numbers(step_text *l, const command_progress *p, const sgl_step_
     put(l, "  %.*f MiB", mib < 10 ? 1 : 0, mib);
     put(l, "  left %s", duration((double)(r->steps - r->step) * p->steady_ms / 1000, a));
     if (*r->bucket) put(l, "  %s", r->bucket);
-    put_extras(l, r);
+    put_logged(l, r->count, r->names, r->values);
 }
 
 /* For narrow terminals: one blank between the numbers. */
@@ -334,21 +342,42 @@ sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
     return SGL_OK;
 }
 
-sgl_status command_progress_eval(command_progress *p, int64_t step, double loss, int64_t count)
+static bool is_set(sgl_job *job, const char *key)
 {
-    p->eval_loss = loss;
+    double number = 0;
+    return sgl_job_number(job, key, &number) == SGL_OK && number == 1;
+}
+
+command_mean command_mean_of(sgl_job *job)
+{
+    if (!is_set(job, "counts_targets"))
+        return (command_mean){ .over = "batches", .in_nats = "", .count = "eval_batches" };
+    if (!is_set(job, "of_tokens")) return (command_mean){ .over = "targets", .in_nats = "", .count = "eval_targets" };
+    return (command_mean){ .over = "tokens",
+                           .in_nats = " nats per token",
+                           .count = "eval_tokens",
+                           .is_of_tokens = true,
+                           .is_of_bytes = is_set(job, "bytes") };
+}
+
+sgl_status command_progress_eval(command_progress *p, const sgl_eval_record *r)
+{
+    p->eval_loss = r->loss;
     p->has_eval = true;
     if (!p->quiet) {
+        step_text logged = { 0 };
+        put_logged(&logged, r->count, r->names, r->values);
         command_progress_end(p);
-        printf("step %lld  held-out loss %.4f%s over %lld %s\n", (long long)step, loss,
-               p->counts_targets ? " nats per token" : "", (long long)count, p->counts_targets ? "tokens" : "batches");
+        printf("step %lld  held-out loss %.4f%s over %lld %s%s\n", (long long)r->step, r->loss, p->mean.in_nats,
+               (long long)r->targets, p->mean.over, logged.text);
         flush(p);
     }
     if (!p->log) return SGL_OK;
     json_t *line = json_object();
-    json_object_set_new(line, "step", json_integer(step));
-    add_number(line, "eval_loss", loss);
-    json_object_set_new(line, "eval_tokens", json_integer(count));
+    json_object_set_new(line, "step", json_integer(r->step));
+    add_number(line, "eval_loss", r->loss);
+    json_object_set_new(line, p->mean.count, json_integer(r->targets));
+    command_add_logged(line, r->count, r->names, r->values);
     return write_line(p, line);
 }
 
@@ -372,7 +401,7 @@ void command_progress_summary(command_progress *p, sgl_tokens *tokens, const cha
     if (p->has_loss) printf(", last training loss %.4f", p->last_loss);
     if (p->first_step > 0) printf("\n");
     if (p->has_eval) {
-        printf("held-out loss %.4f%s", p->eval_loss, p->counts_targets ? " nats per token" : "");
+        printf("held-out loss %.4f%s", p->eval_loss, p->mean.in_nats);
         if (tokens && sgl_tokens_ngram_loss(tokens, 2, &two) == SGL_OK &&
             sgl_tokens_ngram_loss(tokens, 3, &three) == SGL_OK)
             printf(" (on the same text a byte model of order 2: %.4f, of order 3: %.4f)", two, three);

@@ -5,7 +5,24 @@
 #ifndef SGLDSL_COMMAND_PROGRESS_H
 #define SGLDSL_COMMAND_PROGRESS_H
 
+#include <jansson.h>
+
 #include "dsl/command.h"
+
+/* What a held-out loss is a mean over, and how that is told. */
+typedef struct command_mean {
+    const char *over;    /* "tokens", "targets" or "batches" */
+    const char *in_nats; /* " nats per token", "" where the data are no tokens */
+    const char *count;   /* the key of a JSON line: "eval_tokens", ... */
+    bool is_of_tokens, is_of_bytes;
+} command_mean;
+
+/* Of a job whose loss has been traced. */
+command_mean command_mean_of(sgl_job *job);
+/* Numbers that are no numbers in JSON, infinite ones and NaN, stand there as texts. */
+json_t *command_number(double value);
+/* The logged numbers of an evaluation as members "eval_NAME". */
+void command_add_logged(json_t *object, int count, const char *const *names, const double *values);
 
 typedef struct command_progress {
     sgl_vm *vm;
@@ -17,9 +34,9 @@ typedef struct command_progress {
     int64_t first_step, last_step, every; /* plain lines: every so many steps */
     double peak_flops;                    /* 0: not measured yet */
     double started_s;
-    int64_t saved_step;  /* of the last checkpoint */
-    int64_t lost_step;   /* the first whose loss or gradient norm is no finite number, 0: none */
-    bool counts_targets; /* the held-out loss is a mean over targets, not over batches */
+    int64_t saved_step; /* of the last checkpoint */
+    int64_t lost_step;  /* the first whose loss or gradient norm is no finite number, 0: none */
+    command_mean mean;
     double last_loss, eval_loss;
     bool has_loss, has_eval, saved;
     double steady_ms, steady_tokens, steady_flops; /* of a step, moving means */
@@ -29,7 +46,7 @@ typedef struct command_progress {
 sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, const sgl_train_config *config,
                                   const char *log, bool quiet);
 sgl_status command_progress_step(command_progress *p, const sgl_step_record *record);
-sgl_status command_progress_eval(command_progress *p, int64_t step, double loss, int64_t count);
+sgl_status command_progress_eval(command_progress *p, const sgl_eval_record *record);
 sgl_status command_progress_save(command_progress *p, int64_t step, const char *path);
 void command_progress_end(command_progress *p);
 /* The last lines: held-out loss, and beside it byte models of order 2 and 3 where the data are bytes. */

@@ -390,9 +390,9 @@ static sgl_status on_step(void *user, const sgl_step_record *record)
     if (t->progress.lost_step > 0) t->config.keep = 0;
     return told(t, status);
 }
-static sgl_status on_eval(void *user, int64_t step, double loss, int64_t count)
+static sgl_status on_eval(void *user, const sgl_eval_record *record)
 {
-    return told(user, command_progress_eval(&((train *)user)->progress, step, loss, count));
+    return told(user, command_progress_eval(&((train *)user)->progress, record));
 }
 static sgl_status on_save(void *user, int64_t step, const char *path)
 {
@@ -439,9 +439,7 @@ static int run(train *t)
         int code = command_error(t->vm);
         return status == SGL_INTERRUPTED ? command_signal_status() : code;
     }
-    int64_t counts_targets = 1;
-    (void)job_integer(t, "counts_targets", 1, &counts_targets);
-    t->progress.counts_targets = counts_targets == 1;
+    t->progress.mean = command_mean_of(t->job);
     t->config.user = t;
     t->config.on_step = on_step;
     t->config.on_eval = on_eval;

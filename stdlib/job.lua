@@ -267,6 +267,12 @@ local function update_buffers(self, context)
   end
 end
 
+-- What sgl.log was given, in the order of the names.
+local function fetch_logs(context, prefix)
+  table.sort(context.logs, function(a, b) return a.name < b.name end)
+  for _, entry in ipairs(context.logs) do core.fetch(prefix .. entry.name, entry.value) end
+end
+
 -- One optimizer step, with these extents of its dims.
 local function traced_train(self, extents)
   return core.trace("train", function()
@@ -297,8 +303,7 @@ local function traced_train(self, extents)
         core.fetch("lr", numbers.lr)
         core.fetch("grad_norm", numbers.grad_norm)
       end
-      table.sort(context.logs, function(a, b) return a.name < b.name end)
-      for _, entry in ipairs(context.logs) do core.fetch(entry.name, entry.value) end
+      fetch_logs(context, "")
       keep_bounds(self, context)
     end)
   end)
@@ -316,6 +321,7 @@ local function traced_eval(self, extents)
       keep_bounds(self, context)
       core.fetch("loss_sum", mean * count)
       core.fetch("count", count)
+      fetch_logs(context, "log.")
     end)
   end)
 end
@@ -355,7 +361,8 @@ end
 ---@param extents table<string, integer>? of the dims; default: the largest
 function job.trace_train(self, extents) return with_extents(self, "train", traced_train, extents or largest(self)) end
 
---- Loss of one batch, nothing learnt. Fetches: loss_sum and count. nil for jobs with a step of their own.
+--- Loss of one batch, nothing learnt. Fetches: loss_sum, count, and log.NAME of what sgl.log named. nil for jobs with a
+--- step of their own.
 ---@param extents table<string, integer>? of the dims; default: the largest
 function job.trace_eval(self, extents) return with_extents(self, "eval", traced_eval, extents or largest(self)) end
 
@@ -525,9 +532,20 @@ function job.trace_choice(self, which, text)
   return job["trace_" .. which](self, (self.choices or {})[text])
 end
 
+-- Whether losses are nats per token: the data are tokens, each with the next one as its target.
+local function is_of_tokens(data)
+  local tokens, targets = data.feeds.tokens, data.feeds.targets
+  if data.vocab then return true end
+  if not tokens or not targets or #tokens.dims ~= #targets.dims then return false end
+  for i, extent in ipairs(tokens.dims) do
+    if targets.dims[i] ~= extent then return false end
+  end
+  return tokens.dtype:find "^[iu]" ~= nil and targets.dtype:find "^[iu]" ~= nil
+end
+
 --- A number of the job, or nil. context: positions of the decode caches; bytes: 1 where tokens are the bytes of a text;
 --- eval_batches: of Lua data 32 unless the job says otherwise, else all; counts_targets: 1 where the traced loss is a
---- mean over so many targets; dims: how many dims with buckets its feeds have.
+--- mean over so many targets; of_tokens: 1 where these are tokens; dims: how many dims with buckets its feeds have.
 ---@param key string
 ---@return number?
 function job.number(self, key)
@@ -543,6 +561,7 @@ function job.number(self, key)
   end
   if key == "bytes" then return self.data.format == "bytes" and 1 or 0 end
   if key == "counts_targets" then return self.counts_targets and 1 or 0 end
+  if key == "of_tokens" then return self.counts_targets and is_of_tokens(self.data) and 1 or 0 end
   if key == "eval_batches" and self.data.next and not self[key] then return 32 end -- Lua may give batches without end
   local value = self[key]
   return type(value) == "number" and value or nil

@@ -286,8 +286,7 @@ local function flattened(list)
     end
     for key in pairs(part) do
       if math.type(key) ~= "integer" or key < 1 or key > #part then
-        local what = "constant: it takes a table of numbers, nested by rows, such as { { 1, 2 }, { 3, 4 } }; here is the "
-          .. "key '%s'"
+        local what = "constant: here is the key '%s'; it takes a table of numbers, nested by rows, as { { 1 }, { 2 } }"
         core.error(what:format(tostring(key)))
       end
     end

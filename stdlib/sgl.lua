@@ -55,7 +55,8 @@ sgl.grad, sgl.state, sgl.update = step.grad, step.state, step.update
 local control = require "sgl.control"
 sgl.scan, sgl.while_loop, sgl.cond = control.scan, control.while_loop, control.cond
 
---- Shows a number beside the loss at every step, and in the log file; in the log alone where the name has a slash.
+--- Shows a number beside the loss at every step, and in the log file; in the log alone where the name has a slash. An
+--- evaluation tells the mean over its batches.
 ---@param name string
 ---@param value sgl.tensor rank 0
 function sgl.log(name, value) trace.log(name, value) end

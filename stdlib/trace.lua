@@ -126,7 +126,11 @@ function trace.turn(index, fn, ...)
 end
 
 -- What a line of the log has beside the numbers of the graph.
-local of_run = { step = true, tokens = true, tokens_per_s = true, step_ms = true, eval_loss = true, eval_tokens = true }
+local of_run = {
+  step = true, tokens = true, tokens_per_s = true, step_ms = true, bucket = true,
+  eval_loss = true, eval_tokens = true, eval_targets = true, eval_batches = true,
+  targets = true, batches = true, -- in the line of an evaluation all names stand behind "eval_"
+}
 local of_loss = { loss = true, lr = true, grad_norm = true }
 
 --- One more number to show at each step.

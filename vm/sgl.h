@@ -499,9 +499,19 @@ typedef struct sgl_bucket {
     int fresh;        /* 1: it was frozen just now */
 } sgl_bucket;
 
+/* What one evaluation gave: means over its batches, each weighted by the targets that its loss is a mean over. */
+typedef struct sgl_eval_record {
+    int64_t step; /* done when it began */
+    double loss;
+    int64_t targets;          /* of all batches; batches, where the loss counts none */
+    int count;                /* of the rank-0 fetches log.NAME of the evaluation program */
+    const char *const *names; /* without "log." */
+    const double *values;
+} sgl_eval_record;
+
 typedef struct sgl_train_config {
     sgl_program *train;
-    sgl_program *eval;  /* NULL: no evaluation */
+    sgl_program *eval;  /* NULL: no evaluation; fetches loss_sum, count, and log.NAME of what is told besides */
     sgl_tokens *tokens; /* fills the feeds "tokens" and "targets"; NULL: `feed` does */
     /* Called before each step (evaluation: is_eval 1, cursor counts its batches; it returns NOT_FOUND past the last). */
     sgl_status (*feed)(void *user, sgl_program *program, int64_t cursor, int is_eval);
@@ -524,7 +534,7 @@ typedef struct sgl_train_config {
     const char *meta; /* a JSON object kept in every checkpoint beside step, seed, evaluated and (picked) tokens */
     /* Of several ranks, rank 0's alone are called. May be NULL; a status other than OK stops the run, on all ranks. */
     sgl_status (*on_step)(void *user, const sgl_step_record *record);
-    sgl_status (*on_eval)(void *user, int64_t step, double loss, int64_t count);
+    sgl_status (*on_eval)(void *user, const sgl_eval_record *record);
     sgl_status (*on_save)(void *user, int64_t step, const char *path);
 } sgl_train_config;
 
@@ -587,7 +597,7 @@ SGL_API void sgl_job_free(sgl_job *job);
 /* Traces one of the job's graphs, owned by the job:
  *   "init"   updates every parameter and state with its first value (feed: seed i64[])
  *   "train"  one optimizer step (feeds: the batch, step i64[], seed i64[]; fetches: loss, lr, grad_norm, logged values)
- *   "eval"   loss over one batch, no update (fetches: loss_sum, count)
+ *   "eval"   loss over one batch, no update (fetches: loss_sum, count, log.NAME of what sgl.log named)
  *   "decode" one generation step (NOT_FOUND when the job declares no context)
  *   "export" fetches each parameter and buffer by its name, with adapters merged and averages in place as the job says
  *   "few"    what sgl_generate_agrees compares it with (NOT_FOUND too for a context of 1)

@@ -45,6 +45,49 @@ run 0 eval state
 says out 'held-out loss 10.0000 over 32 batches'
 says_not out perplexity token
 
+# What the loss logs is told of an evaluation too: means over its batches, weighted as the loss is. A classifier's loss is
+# no nats per token.
+cat >marks.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local out = nn.linear(3, 2)
+local model = nn.module("m", { out = out }, function(x) return out(x) end)
+return sgl.job {
+  model = model, optim = sgl.optim.sgd { lr = 0.1 }, steps = 4, eval_every = 2,
+  loss = function(batch)
+    sgl.log("mark", batch.mark:mean())
+    sgl.log("of/many", batch.mark:max())
+    sgl.log("none", batch.mark:mean() * (0 / 0))
+    return nn.cross_entropy(model(batch.x), batch.labels)
+  end,
+  data = sgl.data.batches {
+    feeds = { x = { dtype = "f32", dims = { 4, 3 } }, labels = { dtype = "i32", dims = { 4 } }, mark = { dtype = "f32", dims = { 4 } } },
+    next = function(cursor, is_eval)
+      local first = cursor % 2 == 0
+      if is_eval and cursor == 2 then return nil end
+      return { x = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3 }, labels = first and { 0, 1, 0, 1 } or { 1, -1, -1, -1 },
+        mark = first and { 1, 1, 1, 1 } or { 0, 0, 0, 0 } }
+    end,
+  },
+}
+LUA
+run 0 train marks.lua --out marks --log marks.log
+grep -Eq '^step 2  held-out loss [0-9.]+ over 5 targets  mark 0.8  none nan$' out || fail 'an evaluation tells not what is logged'
+says_not out 'nats' 'of/many'
+[ "$(log eval_mark marks.log 4)" = 0.80000000000000004 ] || fail "eval_mark is $(log eval_mark marks.log 4)" # 4 of 5 targets
+[ "$(log eval_of/many marks.log 4)" = 0.80000000000000004 ] || fail 'a name with a slash is not in the log'
+[ "$(log eval_targets marks.log 4)" = 5 ] || fail 'the log counts other targets'
+run 0 eval marks
+says out 'held-out loss' ' over 5 targets' 'mark 0.8' 'none nan'
+says_not out 'nats' 'perplexity' 'of/many'
+run 0 eval marks --json
+says out '"eval_targets":5' '"eval_mark":0.80000000000000004' '"eval_of/many":0.80000000000000004' '"eval_none":"nan"'
+says_not out 'perplexity' 'eval_tokens'
+sed 's/"of.many"/"targets"/' marks.lua >reserved.lua
+refused 1 "reserved.lua:9: sgl.log: 'targets' is what the run itself reports" -- train reserved.lua --out nothing
+run 0 eval run
+says out 'nats per token' 'perplexity'
+
 run 0 eval --help
 says out 'usage: sgl eval DIR' --data --batches --json
 refused 1 'nowhere: there is no such folder' 'sgl train --out' -- eval nowhere

@@ -32,6 +32,10 @@ learns() {
     learns vit 0.99 $IMAGES --set dim=16 --set layers=1 --set heads=2 --set lr=1e-2
     run 0 train "$(example convnet)" $IMAGES --set width=8 --set stages=2 --set norm=group --set steps=2 --out group
     says out ' accuracy '
+    run 0 eval convnet
+    says out ' targets' "accuracy $(printf %.4g "$(log eval_accuracy convnet.log 24)")"
+    says_not out nats perplexity
+    holds "$(log eval_accuracy convnet.log 24) > 0.1 && $(log eval_accuracy convnet.log 24) <= 1"
 }
 
 # Experts: in the log each one's share, which add up to 1, on the screen none of it.

@@ -400,7 +400,7 @@ static const function_case refusals[] = {
       "conv_transpose: there is no option 'strides'; did you mean 'stride'?" },
     { XY, "s.nn.parameter { 2, inti = print }", "parameter: there is no option 'inti'; did you mean 'init'?" },
     /* what is no list of numbers, and what is missing */
-    { XY, "s.constant({ a = 1 })", "constant: it takes a table of numbers, nested by rows" },
+    { XY, "s.constant({ a = 1 })", "constant: here is the key 'a'; it takes a table of numbers, nested by rows" },
     { XY, "s.constant({ { 1, 2 }, { 3, 4, n = 2 } })", "here is the key 'n'" },
     { XY, "x:gather(1)", "gather: its indices are a tensor of integers, not 1" },
     { XY, "s.nn.sequential(1)", "nn has no 'sequential'; nn.stack(count, make) repeats one kind of block" },

@@ -77,12 +77,12 @@ static sgl_status step_fails(void *user, const sgl_step_record *record)
     return record->step == d->fail_step ? fail_here(d, "the log") : SGL_OK;
 }
 
-static sgl_status eval_fails(void *user, int64_t step, double loss, int64_t count)
+static sgl_status eval_fails(void *user, const sgl_eval_record *record)
 {
     doubling *d = user;
     d->evaluated++;
-    assert_true(loss == 1 && count == 1 << (step + 1));
-    return step == d->fail_step ? fail_here(d, "the table") : SGL_OK;
+    assert_true(record->loss == 1 && record->targets == 1 << (record->step + 1) && record->count == 0);
+    return record->step == d->fail_step ? fail_here(d, "the table") : SGL_OK;
 }
 
 static sgl_status feed_fails(void *user, sgl_program *program, int64_t cursor, int is_eval)

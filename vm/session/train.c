@@ -11,6 +11,13 @@
 #include "session/session.h"
 #include "store/json.h"
 
+/* Rank-0 fetches that are told. */
+typedef struct scalars {
+    int count;
+    const char **names; /* as they are told: without the prefix of what an evaluation tells besides its loss */
+    double *values;
+} scalars;
+
 typedef struct trainer {
     sgl_session *session;
     sglcore_env *env;
@@ -25,10 +32,10 @@ typedef struct trainer {
     bool frozen;      /* its program, just now */
     bool lost;        /* a step failed, or was stopped within: nothing is saved after it */
     bool interrupted; /* what gives the data was interrupted */
-    int count;        /* rank-0 fetches */
-    const char **names;
-    double *values;
+    scalars of_step, of_eval;
 } trainer;
+
+#define LOGGED "log." /* what the names of an evaluation's logged numbers begin with */
 
 /* ---- scalars ---------------------------------------------------------------------------------------------------- */
 
@@ -56,32 +63,62 @@ static sgl_status fetch_scalar(sgl_program *program, const char *name, sgl_dtype
     }
 }
 
-static sgl_status find_scalars(trainer *t)
+/* The name to tell of a fetch, or NULL: of a step all that are of rank 0, of an evaluation those that a script has logged. */
+static const char *told_name(const char *name, const sgl_type *type, bool is_eval)
+{
+    size_t prefix = is_eval ? strlen(LOGGED) : 0;
+    return type->rank == 0 && strncmp(name, LOGGED, prefix) == 0 ? name + prefix : NULL;
+}
+
+static sgl_status find_scalars(trainer *t, const sgl_program *program, bool is_eval, scalars *found)
 {
     const char *name;
     sgl_type type;
     int total = 0;
     if (t->session->ops->blank) return SGL_OK; /* zeros that nobody computed are no loss */
-    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
-        total += type.rank == 0;
+    for (int i = 0; sgl_program_fetch(program, i, &name, &type) == SGL_OK && name; i++)
+        total += told_name(name, &type, is_eval) != NULL;
     if (total == 0) return SGL_OK;
-    t->names = sglcore_alloc(t->env, (size_t)total * sizeof *t->names);
-    t->values = sglcore_alloc(t->env, (size_t)total * sizeof *t->values);
-    t->count = total;
-    if (!t->names || !t->values) return SGL_OUT_OF_MEMORY;
+    found->names = sglcore_alloc(t->env, (size_t)total * sizeof *found->names);
+    found->values = sglcore_alloc(t->env, (size_t)total * sizeof *found->values);
+    found->count = total;
+    if (!found->names || !found->values) return SGL_OUT_OF_MEMORY;
     int at = 0;
-    for (int i = 0; sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
-        if (type.rank == 0) t->names[at++] = name;
+    for (int i = 0; sgl_program_fetch(program, i, &name, &type) == SGL_OK && name; i++)
+        if (told_name(name, &type, is_eval)) found->names[at++] = told_name(name, &type, is_eval);
     return SGL_OK;
 }
 
-static sgl_status read_scalars(trainer *t, sgl_program *program)
+static void free_scalars(const trainer *t, const scalars *s)
+{
+    sglcore_free(t->env, s->names, (size_t)s->count * sizeof *s->names);
+    sglcore_free(t->env, s->values, (size_t)s->count * sizeof *s->values);
+}
+
+/* The names and dtypes are those of the program that the config names; another bucket's fetches the same. */
+static sgl_status read_step(trainer *t, sgl_program *program)
 {
     const char *name;
     sgl_type type;
     int at = 0;
-    for (int i = 0; t->count && sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
-        if (type.rank == 0) SGLCORE_TRY(fetch_scalar(program, name, type.dtype, &t->values[at++]));
+    for (int i = 0; t->of_step.count && sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
+        if (type.rank == 0) SGLCORE_TRY(fetch_scalar(program, name, type.dtype, &t->of_step.values[at++]));
+    return SGL_OK;
+}
+
+/* Adds the logged numbers of one batch, each as often as it has targets. */
+static sgl_status add_logged(trainer *t, sgl_program *program, double targets)
+{
+    const char *name;
+    sgl_type type;
+    int at = 0;
+    for (int i = 0; t->of_eval.count && sgl_program_fetch(t->config->eval, i, &name, &type) == SGL_OK && name; i++) {
+        double value;
+        if (!told_name(name, &type, true)) continue;
+        SGLCORE_TRY(fetch_scalar(program, name, type.dtype, &value));
+        if (targets > 0) t->of_eval.values[at] += targets * value; /* a mean over nothing is no number */
+        at++;
+    }
     return SGL_OK;
 }
 
@@ -175,7 +212,7 @@ static int64_t eval_batches(const trainer *t)
     return has < wanted ? has : wanted;
 }
 
-/* Mean loss over the held-out batches, each weighted by its valid targets. */
+/* Mean loss over the held-out batches, each weighted by its valid targets, and so the numbers that are logged. */
 static sgl_status evaluate(trainer *t)
 {
     sgl_program *eval = t->config->eval;
@@ -188,6 +225,7 @@ static sgl_status evaluate(trainer *t)
     for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0;
          i++) {}
     int64_t batches = eval_batches(t);
+    for (int i = 0; i < t->of_eval.count; i++) t->of_eval.values[i] = 0;
     for (int64_t b = 0; b < batches && !stopping(t); b++) {
         sgl_status status = pick_program(t, b, true, &eval);
         if (status == SGL_OK) status = feed_batch(t, eval, b, true);
@@ -201,11 +239,19 @@ static sgl_status evaluate(trainer *t)
         SGLCORE_TRY(fetch_scalar(eval, "count", count_type.dtype, &batch_count));
         loss_sum += batch_sum;
         count += batch_count;
+        SGLCORE_TRY(add_logged(t, eval, batch_count));
     }
     if (stopping(t)) return SGL_OK; /* of some batches: no figure to tell */
     t->evaluated = t->step;
     if (!t->config->on_eval || count <= 0) return SGL_OK;
-    return t->config->on_eval(t->config->user, t->step, loss_sum / count, (int64_t)count);
+    for (int i = 0; i < t->of_eval.count; i++) t->of_eval.values[i] /= count;
+    const sgl_eval_record record = { .step = t->step,
+                                     .loss = loss_sum / count,
+                                     .targets = (int64_t)count,
+                                     .count = t->of_eval.count,
+                                     .names = t->of_eval.names,
+                                     .values = t->of_eval.values };
+    return t->config->on_eval(t->config->user, &record);
 }
 
 /* The last one where something picks alone: elsewhere every step has as many. */
@@ -291,16 +337,16 @@ static sgl_status one_step(trainer *t)
     if (status != SGL_OK) return status;
     t->step++;
     t->tokens_done += t->tokens;
-    SGLCORE_TRY(read_scalars(t, train));
+    SGLCORE_TRY(read_step(t, train));
     sgl_step_record record = { .step = t->step,
                                .steps = t->config->steps,
                                .tokens = t->tokens,
                                .tokens_done = t->tokens_done,
                                .bucket = t->bucket,
-                               .count = t->count,
+                               .count = t->of_step.count,
                                .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
-                               .names = t->names,
-                               .values = t->values };
+                               .names = t->of_step.names,
+                               .values = t->of_step.values };
     if (t->config->on_step) SGLCORE_TRY(t->config->on_step(t->config->user, &record));
     return sglsession_check_skips(train, t->step);
 }
@@ -397,10 +443,11 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
     sgl_status status = sglsession_ready(config->train);
     if (status == SGL_OK) status = check_meta(&t);
     if (status == SGL_OK) status = claim_folder(&t);
-    if (status == SGL_OK) status = find_scalars(&t);
+    if (status == SGL_OK) status = find_scalars(&t, config->train, false, &t.of_step);
+    if (status == SGL_OK && config->eval) status = find_scalars(&t, config->eval, true, &t.of_eval);
     if (status == SGL_OK) status = save_what_is_done(&t, run(&t));
     if (config->out && !held) sglsession_unlock(session);
-    sglcore_free(t.env, t.names, (size_t)t.count * sizeof *t.names);
-    sglcore_free(t.env, t.values, (size_t)t.count * sizeof *t.values);
+    free_scalars(&t, &t.of_step);
+    free_scalars(&t, &t.of_eval);
     return status;
 }
