@@ -94,6 +94,7 @@ static sgl_status null_peak_flops(sglexec_device *device, double *flops_per_s)
 const sglexec_device_ops sglexec_device_null = {
     .name = "null",
     .blank = true,
+    .host_memory = true,
     .open = null_open,
     .close = null_close,
     .native = null_native,

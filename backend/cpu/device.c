@@ -189,7 +189,7 @@ static sglcpu_prepare_fn family_of(sglir_op op)
 typedef struct prepared {
     sglcore_env *env;
     sglcore_arena arena;
-    sglcpu_command *commands; /* one per instruction; control's stays empty */
+    sglcpu_command *commands; /* one per instruction; those that replay runs itself stay empty */
     char *scratch;
     int64_t scratch_bytes; /* of one worker */
     int threads;
@@ -238,7 +238,8 @@ static sgl_status prepare_all(sglexec_device *device, const sglexec_program *pro
     sglcpu_prepare p = { .env = device->env, .arena = &ready->arena, .isa = device->isa, .program = program };
     for (int64_t n = 0; n < program->instructions.count; n++) {
         const sglexec_instruction *i = &program->instructions.data[n];
-        if (!sglexec_is_control(i)) SGLCORE_TRY(prepare_instruction(&p, i, &ready->commands[n]));
+        if (!sglexec_is_control(i) && !sglexec_is_exchange(i))
+            SGLCORE_TRY(prepare_instruction(&p, i, &ready->commands[n]));
     }
     ready->scratch_bytes = sglcpu_round_up(sglcpu_max(p.scratch_bytes, 1), PAGE);
     ready->scratch = sglcore_alloc_aligned(device->env, (size_t)(ready->scratch_bytes * ready->threads), PAGE);
@@ -284,6 +285,7 @@ static sgl_status cpu_finish(sglexec_device *device)
 
 const sglexec_device_ops sglexec_device_cpu = {
     .name = "cpu",
+    .host_memory = true,
     .open = cpu_open,
     .close = cpu_close,
     .native = cpu_native,

@@ -385,7 +385,7 @@ static void measure(sglcore_env *env, sglexec_device *device, const sglexec_prog
     int runs = 0;
     for (int64_t spent = 0; runs < MOST_RUNS && (runs < 5 || spent < 700000000); runs++) {
         int64_t start = now_ns();
-        stop_unless(env, sglexec_replay(env, ops, device, prepared, program, spaces, NULL));
+        stop_unless(env, sglexec_replay(env, ops, device, prepared, program, spaces, NULL, NULL));
         times[runs] = now_ns() - start;
         spent += times[runs];
     }

@@ -254,7 +254,7 @@ run_outcome run_graph(const sglir_graph *g, run_options options, const interp *i
     }
     int64_t allocations = r.env.allocations;
     for (int step = 0; status == SGL_OK && step < (options.steps > 0 ? options.steps : 1); step++)
-        status = sglexec_replay(&r.env, &sglexec_device_cpu, r.device, r.prepared, r.program, r.spaces, NULL);
+        status = sglexec_replay(&r.env, &sglexec_device_cpu, r.device, r.prepared, r.program, r.spaces, NULL, NULL);
     if (status == SGL_OK && r.env.allocations != allocations)
         status = sglcore_fail(&r.env, SGL_INTERNAL, "the replay allocated");
     if (status == SGL_OK) {

@@ -14,7 +14,8 @@ typedef struct sglexec_device sglexec_device; /* the backend's own */
 
 typedef struct sglexec_device_ops {
     const char *name;
-    bool blank; /* it computes nothing: what is read from it was not learnt, and is neither told nor saved */
+    bool blank;       /* it computes nothing: what is read from it was not learnt, and is neither told nor saved */
+    bool host_memory; /* its blocks are the host's memory: ranks exchange what lies there in place, without a copy */
     sgl_status (*open)(sglcore_env *env, int threads, sglexec_device **device);
     void (*close)(sglexec_device *device);
 
@@ -33,7 +34,8 @@ typedef struct sglexec_device_ops {
     sgl_status (*prepare)(sglexec_device *device, const sglexec_program *program, void **prepared);
     void (*release)(sglexec_device *device, void *prepared);
 
-    /* Runs instruction number `index`; never control (SCAN, WHILE, COND), which replay walks. spaces: base addresses by sglir_space. */
+    /* Runs instruction number `index`; never control (SCAN, WHILE, COND), which replay walks, nor what ranks exchange
+     * (sglexec_is_exchange). spaces: base addresses by sglir_space. */
     sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5]);
     /* Waits until all that was launched is done. */
     sgl_status (*finish)(sglexec_device *device);
@@ -50,8 +52,11 @@ typedef struct sglexec_watch {
     sglexec_trace *trace;     /* NULL: nobody looks at the numbers */
 } sglexec_watch;
 
-/* Runs the top block once. Allocates nothing. When it fails, states may be those of half a replay. */
+/* Runs the top block once. Allocates nothing. When it fails, states may be those of half a replay. exchanges: of the program,
+ * NULL for one that has none, or on a device that computes nothing. */
+struct sglexec_exchanges;
 sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
-                          const sglexec_program *program, void *const spaces[5], const sglexec_watch *watch);
+                          const sglexec_program *program, void *const spaces[5], struct sglexec_exchanges *exchanges,
+                          const sglexec_watch *watch);
 
 #endif

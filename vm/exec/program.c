@@ -7,6 +7,7 @@
 
 #include "exec/program.h"
 #include "ir/text.h"
+#include "plan/mesh.h"
 
 void sglexec_program_free(sglexec_program *program)
 {
@@ -108,7 +109,12 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
     const sglexec_program *p = l->p;
     const sglexec_instruction *i = &p->instructions.data[n];
     SGLCORE_TRY(sglcore_text_add(p->env, l->text, "%*s%5u  %s", depth * 2, "", n, sglir_ops[i->op].name));
+    char axes[SGLPLAN_AXES_ROOM];
     if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " kernel %u", i->kernel));
+    if (sglir_ops[i->op].flags & SGLIR_EXCHANGE) {
+        sglplan_axes_text((sglplan_axes)sglexec_attr_int(p, i, "axes"), axes, sizeof axes);
+        SGLCORE_TRY(sglcore_text_add(p->env, l->text, " over %s", axes));
+    }
     if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " %lld times", (long long)i->steps));
     if (i->op == SGLIR_OP_WHILE && i->steps >= 0)
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, " at most %lld times", (long long)i->steps));

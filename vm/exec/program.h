@@ -72,6 +72,12 @@ static inline bool sglexec_is_control(const sglexec_instruction *i)
     return i->op == SGLIR_OP_SCAN || i->op == SGLIR_OP_WHILE || i->op == SGLIR_OP_COND;
 }
 
+/* What ranks exchange, or which of them this one is: replay runs it itself, and no device is asked (exec/net.h). */
+static inline bool sglexec_is_exchange(const sglexec_instruction *i)
+{
+    return (sglir_ops[i->op].flags & SGLIR_EXCHANGE) != 0 || i->op == SGLIR_OP_COORDINATE;
+}
+
 /* From a graph of stage PLACED. */
 sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program);
 void sglexec_program_free(sglexec_program *program);

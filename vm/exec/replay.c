@@ -2,9 +2,10 @@
  *
  * Comes in: a prepared program and the base addresses of its spaces. Goes out: states changed, fetches filled. Nothing is
  * allocated, and what is decided are branches and the ends of loops, by predicates that are read back; a loop writes its
- * index where its block reads it. Between two instructions it looks
- * whether it is to stop: a step of minutes on a large model can be left. */
+ * index where its block reads it. What ranks exchange is run by exec/net. Between two instructions it looks whether it is to
+ * stop: a step of minutes on a large model can be left. */
 #include "exec/device.h"
+#include "exec/net.h"
 
 typedef struct replayer {
     sglcore_env *env;
@@ -13,6 +14,7 @@ typedef struct replayer {
     void *prepared;
     const sglexec_program *program;
     void *const *spaces;
+    sglexec_exchanges *exchanges;
     const atomic_bool *stop;
     sglexec_profile *profile;
     sglexec_trace *trace;
@@ -62,10 +64,22 @@ static sgl_status replay_branch(const replayer *r, const sglexec_instruction *i)
     return replay_block(r, holds ? i->block : i->other);
 }
 
+static sgl_status launch(const replayer *r, uint32_t n)
+{
+    const sglexec_instruction *i = &r->program->instructions.data[n];
+    if (!sglexec_is_exchange(i)) return r->ops->launch(r->device, r->prepared, n, r->spaces);
+    if (r->ops->blank) return SGL_OK;
+    if (!r->exchanges)
+        return sglcore_fail(r->env, SGL_INTERNAL, "%s: its ranks exchange, and there are none",
+                            sglcore_string(r->program->strings, r->program->name));
+    const sglexec_memory memory = { r->ops, r->device, r->spaces };
+    return sglexec_exchanges_run(r->exchanges, &memory, n);
+}
+
 static sgl_status launch_measured(const replayer *r, uint32_t n)
 {
     int64_t start = sglcore_now_ns();
-    SGLCORE_TRY(r->ops->launch(r->device, r->prepared, n, r->spaces));
+    SGLCORE_TRY(launch(r, n));
     SGLCORE_TRY(r->ops->finish(r->device));
     r->profile->spent[n].ns += sglcore_now_ns() - start;
     r->profile->spent[n].launches++;
@@ -76,7 +90,7 @@ static sgl_status launch_traced(const replayer *r, uint32_t n)
 {
     const sglexec_memory memory = { r->ops, r->device, r->spaces };
     SGLCORE_TRY(sglexec_trace_before(r->trace, &memory, n));
-    SGLCORE_TRY(r->ops->launch(r->device, r->prepared, n, r->spaces));
+    SGLCORE_TRY(launch(r, n));
     SGLCORE_TRY(r->ops->finish(r->device));
     return sglexec_trace_after(r->trace, &memory, n);
 }
@@ -96,16 +110,17 @@ static sgl_status replay_block(const replayer *r, uint32_t block)
         else if (r->profile)
             SGLCORE_TRY(launch_measured(r, n));
         else
-            SGLCORE_TRY(r->ops->launch(r->device, r->prepared, n, r->spaces));
+            SGLCORE_TRY(launch(r, n));
     }
     return SGL_OK;
 }
 
 sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
-                          const sglexec_program *program, void *const spaces[5], const sglexec_watch *watch)
+                          const sglexec_program *program, void *const spaces[5], sglexec_exchanges *exchanges,
+                          const sglexec_watch *watch)
 {
     const sglexec_watch nobody = { 0 }, *w = watch ? watch : &nobody;
-    const replayer r = { env, ops, device, prepared, program, spaces, w->stop, w->profile, w->trace };
+    const replayer r = { env, ops, device, prepared, program, spaces, exchanges, w->stop, w->profile, w->trace };
     const sglexec_memory memory = { ops, device, spaces };
     sgl_status status = r.trace ? sglexec_trace_begin(r.trace, &memory) : SGL_OK;
     if (status == SGL_OK) status = replay_block(&r, 0);

@@ -119,6 +119,8 @@ static bool op_takes_place(const sglir_graph *g, const sglir_node *node, uint32_
     switch (node->op) {
     case SGLIR_OP_FUSED: return kernel_takes_place(g, node, arg, result, scratch);
     case SGLIR_OP_DYNAMIC_UPDATE: return arg == 0;
+    case SGLIR_OP_ALL_REDUCE:
+    case SGLIR_OP_ALL_MAX:
     case SGLIR_OP_COPY: return true;
     default: return false;
     }

@@ -3,7 +3,8 @@
  * In: a graph of kernels. Out: the same nodes, in each region in the best of several orders (schedule_order.c), never a
  * worse one than the given. A unit of work is a node with the views of its results; inputs come first, constants before
  * their first user. What writes a state's new value comes after all that reads the old one, where that is possible, so
- * that `memory` can write it in place. Odd invariant: only the lists of nodes in the regions change; ids stay, so a
+ * that `memory` can write it in place. What ranks exchange stays in the order in which it stood: on ranks whose parts have
+ * other bytes another order may be the best, and all must exchange in one. Odd invariant: only the lists of nodes in the regions change; ids stay, so a
  * user's id is still larger than its makers'. */
 #include "passes/alias.h"
 #include "passes/pass.h"
@@ -260,6 +261,33 @@ static sgl_status order_states(scheduler *s)
     return SGL_OK;
 }
 
+/* ---- exchanges --------------------------------------------------------------------------------------------------- */
+
+static bool exchanges_within(const scheduler *s, sglir_id id)
+{
+    const sglir_node *node = node_at(s, id);
+    if (sglir_ops[node->op].flags & SGLIR_EXCHANGE) return true;
+    for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
+        const sglir_region *region = &s->g->regions.data[node->region_first + r];
+        for (int64_t n = 0; n < region->nodes.count; n++) {
+            if (exchanges_within(s, region->nodes.data[n])) return true;
+        }
+    }
+    return false;
+}
+
+/* Each after the one before it. */
+static sgl_status order_exchanges(scheduler *s)
+{
+    uint32_t before = NONE;
+    for (uint32_t u = 0; u < s->units.count; u++) {
+        if (!exchanges_within(s, s->units.data[u])) continue;
+        if (before != NONE) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ before, u }));
+        before = u;
+    }
+    return SGL_OK;
+}
+
 /* ---- the new list ------------------------------------------------------------------------------------------------ */
 
 static sgl_status list_node(scheduler *s, sglir_id id);
@@ -333,6 +361,7 @@ static sgl_status collect(scheduler *s)
     s->next.count = s->makes.count = s->reads.count = s->over.count = s->followers.count = 0;
     for (int64_t n = 0; n < region->nodes.count; n++) SGLCORE_TRY(add_node(s, region->nodes.data[n]));
     for (uint32_t u = 0; u < s->units.count; u++) SGLCORE_TRY(add_uses(s, u));
+    SGLCORE_TRY(order_exchanges(s));
     return s->region == 0 ? order_states(s) : SGL_OK;
 }
 

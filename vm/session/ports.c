@@ -27,7 +27,7 @@ static sgl_status lay_feed(sgl_program *program, sglexec_port *port, const char 
         for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
             if (axis != SGLIR_AXIS_MICRO && placed->sharded[axis] == d) axes |= SGLPLAN_AXIS(axis);
         }
-        sglplan_part part = sglplan_part_along(&program->plan, axes, program->session->world.rank, whole->dims[d], 1);
+        sglplan_part part = sglplan_part_along(&program->plan, axes, program->rank, whole->dims[d], 1);
         if (placed->rank != whole->rank || part.size != port->operand.dims[d])
             return sglcore_fail(env, SGL_INTERNAL, "feed '%s': dimension %d of its part has %lld entries, not %lld",
                                 name, d, (long long)port->operand.dims[d], (long long)part.size);

@@ -351,8 +351,11 @@ sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const s
     bool all = strcmp(pass, "all") == 0;
     if (!all) SGLCORE_TRY(check_pass(env, pass));
     sglplan own = sglsession_plan(session, plan);
+    int64_t rank, ranks;
+    SGLCORE_TRY(sglsession_place(session, &own, &rank, &ranks));
     const sglpass_context context = { .env = env,
                                       .plan = &own,
+                                      .rank = rank,
                                       .layout = session->layout,
                                       .workspace = session->ops->workspace,
                                       .warned = &session->warned };

@@ -176,6 +176,7 @@ void sgl_program_free(sgl_program *program)
     sglcore_free(env, program->parameters, (size_t)program->parameter_bytes);
     sglexec_profile_free(program->profile);
     sglexec_trace_free(program->trace);
+    sglexec_exchanges_free(program->exchanges);
     sglexec_program_free(program->program);
     sglir_graph_free(program->placed);
     if (program->link.at) sglsession_link_out(&program->link);
@@ -208,9 +209,12 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
 {
     sgl_session *session = program->session;
     sglcore_env *env = &session->vm->env;
-    sglplan own = sglsession_plan(session, plan);
+    sglplan own = program->plan = sglsession_plan(session, plan);
+    SGLCORE_TRY(sglsession_place(session, &own, &program->rank, &program->ranks));
+    if (program->ranks > 1) program->job = sglir_job_hash(graph->ir);
     const sglpass_context context = { .env = env,
                                       .plan = &own,
+                                      .rank = program->rank,
                                       .layout = session->layout,
                                       .warned = &session->warned,
                                       .workspace = session->ops->workspace,
@@ -223,7 +227,6 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
     if (sglir_input_find(program->placed, SGLPLAN_SCALE) != SGLIR_NONE)
         SGLCORE_TRY(sglsession_keep_names(program, graph->ir));
     SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
-    program->plan = own;
     SGLCORE_TRY(sglsession_lay_feeds(program, graph->ir));
     return session->ops->prepare(session->device, program->program, &program->prepared);
 }
@@ -255,7 +258,9 @@ sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_pl
     sgl_program *made = sglcore_alloc_zero(&session->vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->session = session;
+    sglsession_begin_busy(session, "freezing a program");
     sgl_status status = build_program(made, graph, plan);
+    sglsession_end_busy(session);
     if (status == SGL_OK) status = bind_program(made);
     if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
     if (status != SGL_OK) {
@@ -308,6 +313,13 @@ static sgl_status ready_space(sgl_program *program, sglir_space space, void **bl
 
 sgl_status sglsession_ready(sgl_program *program)
 {
+    if (sglsession_has_met(program)) return sglsession_ready_memory(program);
+    sgl_status status = sglsession_ready_memory(program);
+    return status == SGL_OK ? sglsession_meet(program) : sglsession_lose(program->session, status);
+}
+
+sgl_status sglsession_ready_memory(sgl_program *program)
+{
     sgl_session *session = program->session;
     const sglexec_program *p = program->program;
     SGLCORE_TRY(sglsession_ready_states(session));
@@ -337,9 +349,8 @@ void sglsession_resume(sgl_vm *vm)
     atomic_store(&vm->stop_now, false);
 }
 
-sgl_status sgl_step(sgl_program *program)
+static sgl_status step(sgl_program *program)
 {
-    if (!program) return SGL_INVALID_ARGUMENT;
     sgl_session *session = program->session;
     if (atomic_load(&session->vm->stop_now)) {
         sglsession_resume(session->vm);
@@ -351,7 +362,7 @@ sgl_status sgl_step(sgl_program *program)
                                   .profile = program->profile,
                                   .trace = program->trace };
     sgl_status status = sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared,
-                                       program->program, spaces, &watch);
+                                       program->program, spaces, program->exchanges, &watch);
     if (status == SGL_OK) {
         program->steps_done++;
         return SGL_OK;
@@ -359,6 +370,14 @@ sgl_status sgl_step(sgl_program *program)
     session->torn = session->torn || program->learns;
     if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
     return status;
+}
+
+/* The other ranks of a program are in the midst of the same step, and do not wait for what this one will not do. */
+sgl_status sgl_step(sgl_program *program)
+{
+    if (!program) return SGL_INVALID_ARGUMENT;
+    sgl_status status = step(program);
+    return status == SGL_OK || program->ranks == 1 ? status : sglsession_lose(program->session, status);
 }
 
 sgl_status sgl_program_profile(sgl_program *program, int on)

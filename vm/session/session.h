@@ -11,6 +11,7 @@
 
 #include "exec/comm.h"
 #include "exec/device.h"
+#include "exec/net.h"
 #include "ir/ir.h"
 #include "ir/padding.h"
 #include "passes/pass.h"
@@ -62,8 +63,11 @@ struct sgl_program {
     sglsession_link link;
     sgl_session *session;
     sglexec_program *program;
-    sglir_graph *placed; /* the graph it was frozen from, for reports */
-    sglplan plan;        /* as the passes had it */
+    sglir_graph *placed;          /* the graph it was frozen from, for reports */
+    sglplan plan;                 /* as the passes had it */
+    int64_t ranks, rank;          /* of its mesh */
+    sglcore_hash job;             /* of the traced graph */
+    sglexec_exchanges *exchanges; /* NULL: none, or the ranks have not met yet */
     void *prepared;
     void *io, *constants;     /* device blocks of program->space_bytes, NULL until first used */
     sglexec_profile *profile; /* NULL: not measured */
@@ -75,13 +79,24 @@ struct sgl_program {
     int64_t steps_done;
 };
 
+/* What a rank tells all others where they agree, and what they agree on. */
+typedef struct sglsession_note {
+    int32_t status;  /* sgl_status, of this rank */
+    int32_t stop;    /* it wants to stop; then: any does */
+    int32_t unsaved; /* it has steps that are in no checkpoint; then: rank 0 has */
+} sglsession_note;
+
 /* The ranks among which a session is one. */
 typedef struct sglsession_world {
     const sglexec_comm_ops *ops;
     sglexec_comm *comm; /* NULL: not joined, a world of one */
-    int rank;           /* of a session that has not joined: whose programs are planned */
+    sglexec_net *net;
+    int rank; /* of a session that has not joined: whose programs are planned */
     int ranks;
-    int told_by; /* of what they failed with together last: the rank that prints it; -1: nothing */
+    sglsession_note *notes; /* of all ranks */
+    int told_by;            /* of what they failed with together last: the rank that prints it; -1: nothing */
+    int busy;               /* how many works are under way that say so */
+    bool host_busy;         /* one of them is the host's */
 } sglsession_world;
 
 struct sgl_session {
@@ -125,7 +140,7 @@ void sglsession_forget_padding(sgl_graph *graph);
 typedef struct sglsession_state {
     const char *name;
     sgl_role role;
-    sgl_type type;
+    sgl_type type; /* of the whole, which every rank has: where a plan splits it, the part's dims stand beside it */
     int64_t offset, bytes; /* in the state block */
     const char *program;   /* that brought it */
     bool made;             /* by a pass: it begins as `initial` throughout, and a checkpoint may lack it */
@@ -139,6 +154,8 @@ bool sglsession_state_find(const sgl_session *session, const char *name, sglsess
  * the program needs to be fed and stepped. Does nothing when it is there. */
 sgl_status sglsession_ready_states(sgl_session *session);
 sgl_status sglsession_ready(sgl_program *program);
+/* The same without what takes other ranks. */
+sgl_status sglsession_ready_memory(sgl_program *program);
 /* Where the places of a space begin, of a program that is ready. */
 void *sglsession_space(const sgl_program *program, uint8_t space);
 /* Writes its initial value throughout a state that a pass has made. */
@@ -160,6 +177,25 @@ sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, 
 sgl_status sglsession_lay_feeds(sgl_program *program, const sglir_graph *traced);
 /* Leaves the world; before the device is closed. */
 void sglsession_leave(sgl_session *session);
+/* Which rank of the plan's mesh this session is, of how many. INVALID_ARGUMENT: the world has another number of ranks, or the
+ * mesh has no such rank. */
+sgl_status sglsession_place(const sgl_session *session, const sglplan *plan, int64_t *rank, int64_t *ranks);
+/* What has to be so before a program of several ranks is fed or stepped, once: all ranks have the same graph, plan and order of
+ * exchanges, and its groups are made. All ranks call it. Does nothing for a program of one rank, or on a blank device. */
+sgl_status sglsession_meet(sgl_program *program);
+/* The same was done. */
+bool sglsession_has_met(const sgl_program *program);
+/* All ranks tell each other their notes: in `note` this rank's own (the status is `mine`), then what they agree on. Where any of
+ * them has failed all do, those that have not with the status and the message of the first that has; NOT_FOUND means an end
+ * of data, and is an error where not all have it. Any call of it on one rank fits any other on another. */
+sgl_status sglsession_agree(sgl_session *session, sgl_status mine, sglsession_note *note);
+/* The world is lost. The message is left. */
+bool sglsession_is_lost(const sgl_session *session);
+/* A failure of this rank alone, whose message stands in the env, in the midst of what all ranks do: they are told. Returns it. */
+sgl_status sglsession_lose(sgl_session *session, sgl_status status);
+/* Long work without exchanges; may be nested. */
+void sglsession_begin_busy(sgl_session *session, const char *what);
+void sglsession_end_busy(sgl_session *session);
 /* Gives the folder of sgl_checkpoint_lock back. */
 void sglsession_unlock(sgl_session *session);
 /* Frees what the last sgl_checkpoint_find handed out. */

@@ -184,10 +184,13 @@ sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph, const 
     SGLCORE_TRY(sglsession_check(session, graph, plan, __func__));
     sglplan given = sglsession_plan(session, plan);
     sglcore_text text = { 0 };
+    int64_t rank, ranks;
+    SGLCORE_TRY(sglsession_place(session, &given, &rank, &ranks));
     trade t = { .plan = given, .traced = graph->ir, .text = &text };
     t.plan.memory = 0;
     t.context = (sglpass_context){ .env = env,
                                    .plan = &t.plan,
+                                   .rank = rank,
                                    .layout = session->layout,
                                    .workspace = session->ops->workspace,
                                    .warned = &session->warned };

@@ -1,8 +1,9 @@
-/* world.c -- the world of ranks that a session joins: sgl_join and what a host asks and tells of it.
+/* world.c -- the world of ranks that a session joins: sgl_join, and what a host asks and tells of it.
  *
  * Comes in: a transport by name, what a host has to say. Goes out: this session's comm, which lives until the session is
- * freed. Without a world every call here answers as one rank alone would. Odd invariant: a session that has not joined has a
- * rank too, that for which it plans; nothing of it steps where there are several. */
+ * freed, and the place of a program in it. Without a world every call here answers as one rank alone would. Odd invariant: a
+ * session that has not joined has a rank too, that for which it plans; nothing of several ranks steps there. */
+#include <stdio.h>
 #include <string.h>
 
 #include "session/session.h"
@@ -10,33 +11,57 @@
 
 enum { TIMEOUT_S = 300 };
 
-sgl_status sgl_join(sgl_session *session, const sgl_join_config *config)
+/* ---- joining and leaving -------------------------------------------------------------------------------------------- */
+
+static size_t note_bytes(const sglsession_world *w) { return (size_t)w->ranks * sizeof *w->notes; }
+
+static sgl_status open_world(sglcore_env *env, const sgl_join_config *c, sglsession_world *w)
 {
-    SGLSESSION_NEEDS(session, NULL, "session is NULL");
-    const sgl_join_config nothing = { 0 }, *c = config ? config : &nothing;
-    sglcore_env *env = &session->vm->env;
-    sglsession_world *w = &session->world;
-    if (w->comm) return sglcore_fail(env, SGL_WRONG_STATE, "sgl_join: the session has joined a world already");
-    if (session->programs)
-        return sglcore_fail(env, SGL_WRONG_STATE, "sgl_join: the session has programs; join before the first freeze");
     sglexec_comm_options options = { .timeout_s = c->timeout_s > 0 ? c->timeout_s : TIMEOUT_S };
     SGLCORE_TRY(sglwire_net(env, &options));
     SGLCORE_TRY(sglwire_transport_find(env, c->transport ? c->transport : "", &w->ops));
     SGLCORE_TRY(w->ops->open(env, &options, &w->comm));
     w->rank = w->ops->rank(w->comm);
     w->ranks = w->ops->size(w->comm);
-    return SGL_OK;
+    w->notes = sglcore_alloc_zero(env, note_bytes(w));
+    sgl_status status = w->notes ? sglexec_net_open(env, w->ops, w->comm, &w->net) : SGL_OUT_OF_MEMORY;
+    if (status != SGL_OK) w->ops->fail(w->comm, env->message);
+    return status;
+}
+
+sgl_status sgl_join(sgl_session *session, const sgl_join_config *config)
+{
+    SGLSESSION_NEEDS(session, NULL, "session is NULL");
+    const sgl_join_config nothing = { 0 };
+    sglcore_env *env = &session->vm->env;
+    if (session->world.comm)
+        return sglcore_fail(env, SGL_WRONG_STATE, "sgl_join: the session has joined a world already");
+    if (session->programs)
+        return sglcore_fail(env, SGL_WRONG_STATE, "sgl_join: the session has programs; join before the first freeze");
+    sgl_status status = open_world(env, config ? config : &nothing, &session->world);
+    if (status != SGL_OK) sglsession_leave(session);
+    return status;
 }
 
 void sglsession_leave(sgl_session *session)
 {
     sglsession_world *w = &session->world;
+    sglexec_net_close(w->net);
+    sglcore_free(&session->vm->env, w->notes, note_bytes(w));
     if (w->comm) w->ops->close(w->comm);
     *w = (sglsession_world){ .ranks = 1, .told_by = -1 };
 }
 
 int sgl_session_rank(const sgl_session *session) { return session && session->world.comm ? session->world.rank : 0; }
 int sgl_session_ranks(const sgl_session *session) { return session ? session->world.ranks : 1; }
+
+const char *sgl_session_host(const sgl_session *session, int rank)
+{
+    if (!session || !session->world.comm || rank < 0 || rank >= session->world.ranks) return "";
+    return session->world.ops->host(session->world.comm, rank);
+}
+
+/* ---- the place of a program ------------------------------------------------------------------------------------------ */
 
 sgl_status sgl_session_plan_rank(sgl_session *session, int rank)
 {
@@ -51,15 +76,186 @@ sgl_status sgl_session_plan_rank(sgl_session *session, int rank)
     return SGL_OK;
 }
 
-const char *sgl_session_host(const sgl_session *session, int rank)
+/* "dp=2,tp=2" */
+static const char *mesh_text(const sglplan *plan, char text[256])
 {
-    if (!session || !session->world.comm || rank < 0 || rank >= session->world.ranks) return "";
-    return session->world.ops->host(session->world.comm, rank);
+    size_t at = 0;
+    text[0] = '\0';
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (axis == SGLIR_AXIS_MICRO || plan->mesh[axis] == 1) continue;
+        int length = snprintf(text + at, 256 - at, "%s%s=%lld", at ? "," : "", sglir_axis_name(axis),
+                              (long long)plan->mesh[axis]);
+        if (length > 0) at += (size_t)length;
+    }
+    return text;
+}
+
+sgl_status sglsession_place(const sgl_session *session, const sglplan *plan, int64_t *rank, int64_t *ranks)
+{
+    sglcore_env *env = &session->vm->env;
+    const sglsession_world *w = &session->world;
+    char mesh[256];
+    SGLCORE_TRY(sglplan_mesh_size(env, plan, ranks));
+    *rank = *ranks == 1 && w->comm ? 0 : w->rank;
+    if (w->comm && *ranks != 1 && *ranks != w->ranks)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "plan: the mesh %s spans %lld ranks, and this run has %d: start as many (sgl train --nproc "
+                            "%lld ..., or mpirun -n %lld ...), or change the mesh",
+                            mesh_text(plan, mesh), (long long)*ranks, w->ranks, (long long)*ranks, (long long)*ranks);
+    if (*rank < *ranks) return SGL_OK;
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: there is no rank %lld: the mesh %s spans %lld",
+                        (long long)*rank, mesh_text(plan, mesh), (long long)*ranks);
+}
+
+bool sglsession_has_met(const sgl_program *program)
+{
+    return program->ranks == 1 || program->session->ops->blank || program->exchanges != NULL;
+}
+
+/* What must be alike on all ranks. */
+typedef struct likeness {
+    sglcore_hash job, plan, order;
+} likeness;
+
+static const char *difference(const likeness *a, const likeness *b)
+{
+    if (!sglcore_hash_equal(a->job, b->job))
+        return "the script has made other graphs there: all ranks must run the same script with the same settings and "
+               "data";
+    if (!sglcore_hash_equal(a->plan, b->plan)) return "their plans differ: all ranks must be given the same";
+    if (!sglcore_hash_equal(a->order, b->order))
+        return "they exchange in another order, since the passes decided otherwise on parts of other sizes: a mesh "
+               "that cuts evenly runs";
+    return NULL;
+}
+
+static sgl_status compare(sgl_program *program, const likeness *all)
+{
+    const sglsession_world *w = &program->session->world;
+    for (int r = 1; r < w->ranks; r++) {
+        const char *what = difference(&all[0], &all[r]);
+        if (!what) continue;
+        return sglcore_fail(&program->session->vm->env, SGL_INVALID_ARGUMENT,
+                            "program \"%s\" of rank 0 on %s and of rank %d on %s: %s",
+                            sglcore_string(program->program->strings, program->program->name), w->ops->host(w->comm, 0),
+                            r, w->ops->host(w->comm, r), what);
+    }
+    return SGL_OK;
+}
+
+static sgl_status meet(sgl_program *program, sglexec_exchanges **exchanges)
+{
+    const sglsession_world *w = &program->session->world;
+    sglcore_env *env = &program->session->vm->env;
+    const size_t bytes = (size_t)w->ranks * sizeof(likeness);
+    SGLCORE_TRY(sglexec_exchanges_new(w->net, program->program, &program->plan, program->rank, program->session->ops,
+                                      exchanges));
+    likeness own = { program->job, sglplan_hash(&program->plan), sglexec_exchanges_hash(*exchanges) };
+    likeness *all = sglcore_alloc(env, bytes);
+    if (!all) return SGL_OUT_OF_MEMORY;
+    sgl_status status = sglexec_net_gather(w->net, &own, sizeof own, all, "comparing programs");
+    if (status == SGL_OK) status = compare(program, all);
+    sglcore_free(env, all, bytes);
+    return status == SGL_OK ? sglexec_exchanges_meet(*exchanges) : status;
+}
+
+sgl_status sglsession_meet(sgl_program *program)
+{
+    sgl_session *session = program->session;
+    char mesh[256];
+    if (sglsession_has_met(program)) return SGL_OK;
+    if (!session->world.comm)
+        return sglcore_fail(&session->vm->env, SGL_WRONG_STATE,
+                            "program \"%s\" is one of %lld (mesh %s), and this process is alone: start as many (sgl "
+                            "train --nproc %lld ..., or mpirun -n %lld ...)",
+                            sglcore_string(program->program->strings, program->program->name),
+                            (long long)program->ranks, mesh_text(&program->plan, mesh), (long long)program->ranks,
+                            (long long)program->ranks);
+    sglexec_exchanges *made = NULL;
+    sgl_status status = meet(program, &made);
+    if (status == SGL_OK) {
+        program->exchanges = made;
+        return SGL_OK;
+    }
+    sglexec_exchanges_free(made);
+    return sglsession_lose(session, status);
+}
+
+/* ---- agreeing --------------------------------------------------------------------------------------------------------- */
+
+/* The first rank that has failed, -1: none. An end of data on some ranks alone is a failure of the first of these, and
+ * `without` the first that has not come to the end. */
+static int first_failed(const sglsession_world *w, int *without)
+{
+    int failed = -1, ended = -1;
+    *without = -1;
+    for (int r = w->ranks - 1; r >= 0; r--) {
+        const int32_t status = w->notes[r].status;
+        if (status == SGL_NOT_FOUND)
+            ended = r;
+        else
+            *without = r;
+        if (status != SGL_OK && status != SGL_NOT_FOUND) failed = r;
+    }
+    return failed < 0 && *without >= 0 ? ended : failed;
+}
+
+/* Some ranks have failed: their status, and the message of the first. */
+static sgl_status share_failure(sgl_session *session, int failed, int without)
+{
+    sglsession_world *w = &session->world;
+    sglcore_env *env = &session->vm->env;
+    const sgl_status status = (sgl_status)w->notes[failed].status;
+    char why[sizeof env->message];
+    w->told_by = failed;
+    if (status == SGL_NOT_FOUND) /* and nothing else: the data are not the same everywhere */
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "the data end on rank %d (%s) and not on rank %d (%s): all ranks must be given the same",
+                            failed, w->ops->host(w->comm, failed), without, w->ops->host(w->comm, without));
+    memcpy(why, env->message, sizeof why);
+    why[sizeof why - 1] = '\0';
+    SGLCORE_TRY(sglexec_net_broadcast(w->net, failed, why, sizeof why, "telling of a failure"));
+    if (w->notes[w->rank].status != SGL_OK && w->notes[w->rank].status != SGL_NOT_FOUND)
+        return (sgl_status)w->notes[w->rank].status; /* with its own message */
+    return sglcore_fail(env, status, "rank %d on %s: %s", failed, w->ops->host(w->comm, failed), why);
+}
+
+sgl_status sglsession_agree(sgl_session *session, sgl_status mine, sglsession_note *note)
+{
+    sglsession_world *w = &session->world;
+    int without;
+    if (!w->comm || w->ranks == 1) return mine;
+    note->status = mine;
+    const sglsession_note own = *note;
+    SGLCORE_TRY(sglexec_net_gather(w->net, &own, sizeof own, w->notes, "agreeing between steps"));
+    note->unsaved = w->notes[0].unsaved;
+    for (int r = 0; r < w->ranks; r++) note->stop |= w->notes[r].stop;
+    const int failed = first_failed(w, &without);
+    return failed < 0 ? mine : share_failure(session, failed, without);
+}
+
+/* ---- what a host asks and tells ------------------------------------------------------------------------------------------ */
+
+void sglsession_begin_busy(sgl_session *session, const char *what)
+{
+    sglsession_world *w = &session->world;
+    if (w->busy++ == 0 && w->comm) w->ops->busy(w->comm, what);
+}
+
+void sglsession_end_busy(sgl_session *session)
+{
+    sglsession_world *w = &session->world;
+    if (--w->busy == 0 && w->comm) w->ops->busy(w->comm, NULL);
 }
 
 void sgl_busy(sgl_session *session, const char *what)
 {
-    if (session && session->world.comm) session->world.ops->busy(session->world.comm, what);
+    if (!session || session->world.host_busy == (what != NULL)) return;
+    session->world.host_busy = what != NULL;
+    if (what)
+        sglsession_begin_busy(session, what);
+    else
+        sglsession_end_busy(session);
 }
 
 sgl_status sgl_world_check(sgl_session *session, int wait_ms)
@@ -73,16 +269,29 @@ void sgl_session_fail(sgl_session *session, const char *message)
     if (session && session->world.comm) session->world.ops->fail(session->world.comm, message ? message : "no reason");
 }
 
-/* Asking leaves the message of the call that failed. */
+bool sglsession_is_lost(const sgl_session *session)
+{
+    const sglsession_world *w = &session->world;
+    sglcore_env *env = &session->vm->env;
+    char why[sizeof env->message];
+    if (!w->comm) return false;
+    memcpy(why, env->message, sizeof why);
+    bool lost = w->ops->check(w->comm, 0) != SGL_OK;
+    memcpy(env->message, why, sizeof why);
+    return lost;
+}
+
+sgl_status sglsession_lose(sgl_session *session, sgl_status status)
+{
+    if (session->world.comm && !sglsession_is_lost(session))
+        session->world.ops->fail(session->world.comm, session->vm->env.message);
+    return status;
+}
+
 int sgl_tells(const sgl_session *session)
 {
     if (!session || !session->world.comm) return 1;
     const sglsession_world *w = &session->world;
-    sglcore_env *env = &session->vm->env;
-    char why[sizeof env->message];
-    memcpy(why, env->message, sizeof why);
-    bool lost = w->ops->check(w->comm, 0) != SGL_OK;
-    memcpy(env->message, why, sizeof why);
-    if (lost) return w->ops->tells(w->comm);
+    if (sglsession_is_lost(session)) return w->ops->tells(w->comm);
     return w->told_by < 0 || w->told_by == w->rank;
 }

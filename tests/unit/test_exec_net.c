@@ -1,0 +1,437 @@
+/* test_exec_net.c -- programs that exchange, one rank a thread over the loop: every op, dtypes, even and uneven parts, several
+ * axes, in place and through staging; what the ranks compare before the first step; what a failed allocation leaves.
+ *
+ * In: graphs of one rank in text form, written for each rank by itself. Out: fetches, held against sums counted by hand. */
+#include "comm_case.h"
+
+#include "backend/backend.h"
+#include "exec/device.h"
+#include "exec/net.h"
+#include "passes/pass.h"
+#include "wire.h"
+
+enum { COLS = 3, MOST_ROWS = 16, STEPS = 3 };
+
+/* One program of one rank, from text to replay. */
+typedef struct rig {
+    comm_rank *r;
+    sglcore_env *env;
+    sglexec_device_ops ops;
+    sglexec_device *device;
+    sglir_graph *placed;
+    sglexec_program *program;
+    void *prepared;
+    void *spaces[5];
+    sglexec_net *net;
+    sglexec_exchanges *exchanges;
+    sglplan plan;
+} rig;
+
+typedef struct net_case {
+    sglplan plan;
+    sglplan_axes axes;
+    const char *dtype;
+    int64_t rows, unit;
+    bool staged;
+    int other; /* this rank has more rows, or (swapped) another order; -1: none */
+    bool swapped;
+} net_case;
+
+static sgl_status build(rig *g, const char *text)
+{
+    static const sglpass list[] = { { "fuse", sglpass_fuse, SGLIR_FUSED, false, "" },
+                                    { "schedule", sglpass_schedule, SGLIR_FUSED, true, "" },
+                                    { "memory", sglpass_memory, SGLIR_PLACED, false, "" },
+                                    { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
+    sglplan alone;
+    sglir_graph *parsed;
+    sglplan_init(&alone);
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) alone.native[op] = g->ops.native((sglir_op)op);
+    const sglpass_context context = { .env = g->env, .plan = &alone, .workspace = g->ops.workspace };
+    SGLCORE_TRY(sglir_parse(g->env, "rank", text, strlen(text), &parsed));
+    sgl_status status = sglpass_run_list(&context, list, parsed, NULL, &g->placed);
+    sglir_graph_free(parsed);
+    if (status == SGL_OK) status = sglexec_freeze(g->env, g->placed, &g->program);
+    return status == SGL_OK ? g->ops.prepare(g->device, g->program, &g->prepared) : status;
+}
+
+static sgl_status open_rig(rig *g, comm_rank *r, const sglplan *plan, bool staged, const char *text)
+{
+    *g = (rig){ .r = r, .env = &r->env, .ops = sglexec_device_cpu, .plan = *plan };
+    g->ops.host_memory = !staged;
+    SGLCORE_TRY(g->ops.open(g->env, 1, &g->device));
+    SGLCORE_TRY(build(g, text));
+    for (int space = 1; space < 5; space++)
+        SGLCORE_TRY(g->ops.alloc(g->device, g->program->space_bytes[space], &g->spaces[space]));
+    if (g->program->constants.count > 0)
+        memcpy(g->spaces[SGLIR_SPACE_CONST], g->program->constants.data, (size_t)g->program->constants.count);
+    SGLCORE_TRY(sglexec_net_open(g->env, &comm_case_ops, r->comm, &g->net));
+    return sglexec_exchanges_new(g->net, g->program, plan, r->rank, &g->ops, &g->exchanges);
+}
+
+static void close_rig(rig *g)
+{
+    sglexec_exchanges_free(g->exchanges);
+    sglexec_net_close(g->net);
+    for (int space = 1; space < 5; space++) {
+        if (g->spaces[space]) g->ops.free(g->device, g->spaces[space], g->program->space_bytes[space]);
+    }
+    if (g->prepared) g->ops.release(g->device, g->prepared);
+    sglexec_program_free(g->program);
+    sglir_graph_free(g->placed);
+    if (g->device) g->ops.close(g->device);
+}
+
+static char *port_at(const rig *g, const char *name, const sglexec_operand **o)
+{
+    const sglexec_program *p = g->program;
+    for (int64_t i = 0; i < p->feeds.count + p->fetches.count; i++) {
+        const sglexec_port *port = i < p->feeds.count ? &p->feeds.data[i] : &p->fetches.data[i - p->feeds.count];
+        if (strcmp(sglcore_string(p->strings, port->name), name) != 0) continue;
+        if (o) *o = &port->operand;
+        return (char *)g->spaces[port->operand.space] + port->operand.offset;
+    }
+    return NULL;
+}
+
+static double get(const char *data, const char *dtype, int64_t i)
+{
+    if (strcmp(dtype, "f64") == 0) return ((const double *)(const void *)data)[i];
+    if (strcmp(dtype, "f32") == 0) return (double)((const float *)(const void *)data)[i];
+    if (strcmp(dtype, "i32") == 0) return ((const int32_t *)(const void *)data)[i];
+    const uint32_t bits = (uint32_t)((const uint16_t *)(const void *)data)[i] << 16; /* bf16 */
+    float number;
+    memcpy(&number, &bits, 4);
+    return (double)number;
+}
+
+static void put(char *data, const char *dtype, int64_t i, double number)
+{
+    const float narrow = (float)number;
+    uint32_t bits;
+    if (strcmp(dtype, "f64") == 0) ((double *)(void *)data)[i] = number;
+    if (strcmp(dtype, "f32") == 0) ((float *)(void *)data)[i] = narrow;
+    if (strcmp(dtype, "i32") == 0) ((int32_t *)(void *)data)[i] = (int32_t)number;
+    memcpy(&bits, &narrow, 4);
+    if (strcmp(dtype, "bf16") == 0) ((uint16_t *)(void *)data)[i] = (uint16_t)(bits >> 16);
+}
+
+/* Small whole numbers: every dtype holds their sums. */
+static double number_of(int64_t rank, int64_t i, int step) { return (double)((rank * 7 + i * 3 + step) % 5 - 2); }
+
+/* ---- all ops --------------------------------------------------------------------------------------------------------- */
+
+static void write_graph(const net_case *c, int rank, char *text, size_t room)
+{
+    const int64_t rows = c->rows + (rank == c->other && !c->swapped ? c->unit : 0);
+    const int64_t own = sglplan_part_along(&c->plan, c->axes, rank, rows, c->unit).size;
+    const bool swapped = rank == c->other && c->swapped;
+    char layout[64] = "";
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        snprintf(layout + strlen(layout), sizeof layout - strlen(layout), "%s%d", axis ? "," : "",
+                 c->axes >> axis & 1 ? 1 : -1);
+    snprintf(text, room,
+             "graph \"net\" {\n"
+             "  %%0 = input() {role=2, name=\"p\", dtype=%s, dims=[%lld,%d], partial=%u}\n"
+             "  %%1 = input() {role=2, name=\"m\", dtype=%s, dims=[%d,1], layout=[%s]}\n"
+             "  %%2 = neg(%%0)\n"
+             "  %%3 = %s(%s) {axes=%u%s}\n"
+             "  %%4 = %s(%s) {axes=%u%s}\n"
+             "  %%5 = reduce_scatter(%%0) {axes=%u, own=%lld, unit=%lld}\n"
+             "  %%6 = all_gather(%%5) {axes=%u, extent=%lld, unit=%lld}\n"
+             "  %%7 = coordinate() {axis=0}\n"
+             "  fetch \"sum\" %%%d\n  fetch \"max\" %%%d\n  fetch \"gathered\" %%6\n  fetch \"coordinate\" %%7\n}\n",
+             c->dtype, (long long)rows, COLS, c->axes, c->dtype, COLS, layout, swapped ? "all_max" : "all_reduce",
+             swapped ? "%1" : "%2", c->axes, swapped ? ", dim=1" : "", swapped ? "all_reduce" : "all_max",
+             swapped ? "%2" : "%1", c->axes, swapped ? "" : ", dim=1", c->axes, (long long)own, (long long)c->unit,
+             c->axes, (long long)rows, (long long)c->unit, swapped ? 4 : 3, swapped ? 3 : 4);
+}
+
+static const char *check_fetches(const rig *g, const net_case *c, int step)
+{
+    const int64_t size = sglplan_group_size(&c->plan, c->axes);
+    const char *sum = port_at(g, "sum", NULL), *max = port_at(g, "max", NULL), *all = port_at(g, "gathered", NULL);
+    int64_t coordinate;
+    memcpy(&coordinate, port_at(g, "coordinate", NULL), sizeof coordinate);
+    if (coordinate != sglplan_mesh_coordinate(&c->plan, g->r->rank).at[0]) return "the coordinate is wrong";
+    for (int64_t i = 0; i < c->rows * COLS; i++) {
+        double wanted = 0;
+        for (int64_t p = 0; p < size; p++)
+            wanted += number_of(sglplan_group_member(&c->plan, c->axes, g->r->rank, p), i, step);
+        if (get(sum, c->dtype, i) != -wanted) return "all_reduce is wrong";
+        if (get(all, c->dtype, i) != wanted) return "reduce_scatter and all_gather are wrong";
+    }
+    for (int64_t i = 0; i < COLS; i++) {
+        double wanted = -100;
+        for (int64_t p = 0; p < size; p++) {
+            const double here = number_of(sglplan_group_member(&c->plan, c->axes, g->r->rank, p), i + 1, step);
+            wanted = here > wanted ? here : wanted;
+        }
+        if (get(max, c->dtype, i) != wanted) return "all_max is wrong";
+    }
+    return NULL;
+}
+
+static sgl_status run_steps(rig *g, const net_case *c)
+{
+    SGLCORE_TRY(sglexec_exchanges_meet(g->exchanges));
+    const int64_t allocations = g->env->allocations;
+    for (int step = 0; step < STEPS && !g->r->fault; step++) {
+        for (int64_t i = 0; i < c->rows * COLS; i++)
+            put(port_at(g, "p", NULL), c->dtype, i, number_of(g->r->rank, i, step));
+        for (int64_t i = 0; i < COLS; i++) put(port_at(g, "m", NULL), c->dtype, i, number_of(g->r->rank, i + 1, step));
+        SGLCORE_TRY(sglexec_replay(g->env, &g->ops, g->device, g->prepared, g->program, g->spaces, g->exchanges, NULL));
+        g->r->fault = check_fetches(g, c, step);
+    }
+    if (g->env->allocations != allocations) g->r->fault = "a replay allocated";
+    return SGL_OK;
+}
+
+static void all_ops_body(comm_rank *r)
+{
+    const net_case *c = r->all->context;
+    char text[4096];
+    rig g;
+    write_graph(c, r->rank, text, sizeof text);
+    r->status = open_rig(&g, r, &c->plan, c->staged, text);
+    if (r->status == SGL_OK) r->status = run_steps(&g, c);
+    int64_t own = r->rank, all[LOOP_RANKS];
+    if (r->status == SGL_OK) r->status = sglexec_net_gather(g.net, &own, sizeof own, all, "the end");
+    for (int i = 0; r->status == SGL_OK && i < r->all->size; i++) {
+        if (all[i] != i) r->fault = "gathered in another order";
+    }
+    close_rig(&g);
+}
+
+static sglplan mesh_of(int64_t dp, int64_t tp)
+{
+    sglplan plan;
+    sglplan_init(&plan);
+    plan.mesh[SGLIR_AXIS_DP] = dp;
+    plan.mesh[SGLIR_AXIS_TP] = tp;
+    return plan;
+}
+
+static void run_case(net_case *c, comm_case *all)
+{
+    int64_t ranks = c->plan.mesh[SGLIR_AXIS_DP] * c->plan.mesh[SGLIR_AXIS_TP];
+    *all = (comm_case){ .size = (int)ranks, .options = { .timeout_s = 10 }, .body = all_ops_body, .context = c };
+    loop_world((int)ranks, 0);
+    comm_case_run(all);
+}
+
+static void test_all_ops(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t dp, tp;
+        sglplan_axes axes;
+    } meshes[] = { { 1, 1, 1 }, { 2, 1, 1 }, { 3, 1, 1 }, { 4, 1, 1 }, { 1, 2, 4 },
+                   { 2, 2, 1 }, { 2, 2, 4 }, { 2, 2, 5 }, { 3, 2, 5 }, { 2, 2, 2 | 1 } };
+    static const char *const dtypes[] = { "f32", "f64", "bf16", "i32" };
+    static const struct {
+        int64_t rows, unit;
+    } parts[] = { { 12, 1 }, { 10, 1 }, { 10, 2 }, { 3, 1 } };
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++)
+        for (size_t d = 0; d < 4; d++)
+            for (size_t p = 0; p < 4; p++) {
+                comm_case all;
+                net_case c = { .plan = mesh_of(meshes[m].dp, meshes[m].tp),
+                               .axes = meshes[m].axes,
+                               .dtype = dtypes[d],
+                               .rows = parts[p].rows,
+                               .unit = parts[p].unit,
+                               .staged = (m + d + p) % 3 == 0,
+                               .other = -1 };
+                run_case(&c, &all);
+                comm_case_all_good(&all);
+            }
+}
+
+/* ---- before the first step ------------------------------------------------------------------------------------------- */
+
+/* Rank 1 has more rows: the ranks of its group find out, and are told apart from the rest; the others learn of it. */
+static void test_other_amounts(void **state)
+{
+    (void)state;
+    comm_case all;
+    net_case c = { .plan = mesh_of(2, 2), .axes = 4, .dtype = "f32", .rows = 6, .unit = 1, .other = 1 };
+    run_case(&c, &all);
+    for (int r = 0; r < 2; r++) {
+        char wanted[160];
+        snprintf(wanted, sizeof wanted, "program \"net\": rank %d on ", 1 - r);
+        assert_int_equal(all.ranks[r].status, SGL_INVALID_ARGUMENT);
+        assert_non_null(strstr(all.ranks[r].message, wanted));
+        assert_non_null(strstr(all.ranks[r].message, "exchanges other amounts over tp than rank "));
+    }
+    for (int r = 2; r < 4; r++) {
+        assert_int_equal(all.ranks[r].status, SGL_DEVICE);
+        assert_non_null(strstr(all.ranks[r].message, "exchanges other amounts over tp"));
+    }
+}
+
+static sglcore_hash hash_of(const net_case *c, int rank)
+{
+    comm_rank r = { .rank = rank };
+    sglexec_comm_options options = { .timeout_s = 10 };
+    char text[4096];
+    rig g = { .env = &r.env, .ops = sglexec_device_cpu };
+    sglcore_env_init(&r.env, NULL, NULL, NULL, NULL);
+    write_graph(c, rank, text, sizeof text);
+    assert_int_equal(g.ops.open(g.env, 1, &g.device), SGL_OK);
+    assert_int_equal(build(&g, text), SGL_OK);
+    sglexec_comm *comm;
+    assert_int_equal(sglwire_transport(0)->open(&r.env, &options, &comm), SGL_OK);
+    assert_int_equal(sglexec_net_open(&r.env, sglwire_transport(0), comm, &g.net), SGL_OK);
+    assert_int_equal(sglexec_exchanges_new(g.net, g.program, &c->plan, rank, &g.ops, &g.exchanges), SGL_OK);
+    const sglcore_hash hash = sglexec_exchanges_hash(g.exchanges);
+    close_rig(&g);
+    sglwire_transport(0)->close(comm);
+    assert_int_equal(r.env.bytes_in_use, 0);
+    return hash;
+}
+
+/* Alike where parts alone differ, not where the order or the dtype does. */
+static void test_order_hash(void **state)
+{
+    (void)state;
+    net_case c = { .plan = mesh_of(2, 2), .axes = 4, .dtype = "f32", .rows = 7, .unit = 1, .other = 1 };
+    const sglcore_hash rank_0 = hash_of(&c, 0), rank_1 = hash_of(&c, 1);
+    assert_true(sglcore_hash_equal(rank_0, rank_1));
+    c.swapped = true;
+    assert_false(sglcore_hash_equal(rank_0, hash_of(&c, 1)));
+    c.dtype = "f64";
+    assert_false(sglcore_hash_equal(rank_0, hash_of(&c, 0)));
+    c.dtype = "f32";
+    c.axes = 1;
+    assert_false(sglcore_hash_equal(rank_0, hash_of(&c, 0)));
+}
+
+/* A graph whose part is not what its mesh cuts is no program. */
+static void wrong_part_body(comm_rank *r)
+{
+    const net_case *c = r->all->context;
+    net_case whole = *c;
+    char text[4096];
+    rig g;
+    whole.plan = mesh_of(1, 1); /* own = rows */
+    write_graph(&whole, 0, text, sizeof text);
+    r->status = open_rig(&g, r, &c->plan, false, text);
+    close_rig(&g);
+}
+
+static void test_wrong_part(void **state)
+{
+    (void)state;
+    net_case c = { .plan = mesh_of(2, 1), .axes = 1, .dtype = "f32", .rows = 6, .unit = 1, .other = -1 };
+    comm_case all = { .size = 2, .options = { .timeout_s = 10 }, .body = wrong_part_body, .context = &c };
+    loop_world(2, 0);
+    comm_case_run(&all);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(all.ranks[r].status, SGL_INTERNAL);
+        assert_non_null(strstr(all.ranks[r].message, "reduce_scatter"));
+        assert_non_null(strstr(all.ranks[r].message, "this rank's part has 6 rows, not 3"));
+    }
+}
+
+/* ---- one rank alone --------------------------------------------------------------------------------------------------- */
+
+static sgl_status alone(sglcore_env *env, void *context)
+{
+    net_case *c = context;
+    comm_rank r = { .env = *env };
+    const sglexec_comm_ops *ops = sglwire_transport(0);
+    const sglexec_comm_options options = { .timeout_s = 10 };
+    char text[4096];
+    rig g = { .env = env, .ops = sglexec_device_cpu, .r = &r, .plan = c->plan };
+    g.ops.host_memory = !c->staged;
+    sglexec_comm *comm = NULL;
+    write_graph(c, 0, text, sizeof text);
+    sgl_status status = g.ops.open(env, 1, &g.device);
+    if (status == SGL_OK) status = build(&g, text);
+    for (int space = 1; space < 5 && status == SGL_OK; space++)
+        status = g.ops.alloc(g.device, g.program->space_bytes[space], &g.spaces[space]);
+    if (status == SGL_OK) status = ops->open(env, &options, &comm);
+    if (status == SGL_OK) status = sglexec_net_open(env, ops, comm, &g.net);
+    if (status == SGL_OK) status = sglexec_exchanges_new(g.net, g.program, &c->plan, 0, &g.ops, &g.exchanges);
+    if (status == SGL_OK) status = run_steps(&g, c);
+    close_rig(&g);
+    ops->close(comm);
+    if (r.fault) fail_msg("%s", r.fault);
+    return status;
+}
+
+static void test_memory_faults(void **state)
+{
+    (void)state;
+    net_case c = { .plan = mesh_of(1, 1), .axes = 1, .dtype = "f32", .rows = 4, .unit = 1, .other = -1 };
+    for (int staged = 0; staged < 2; staged++) {
+        c.staged = staged;
+        assert_true(fault_allocations(alone, &c, true) > 20);
+    }
+}
+
+/* A program that exchanges is not run without its exchanges. */
+static void test_replay_needs_them(void **state)
+{
+    (void)state;
+    net_case c = { .plan = mesh_of(1, 1), .axes = 1, .dtype = "f32", .rows = 4, .unit = 1, .other = -1 };
+    char text[4096];
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    rig g = { .env = &env, .ops = sglexec_device_cpu };
+    write_graph(&c, 0, text, sizeof text);
+    assert_int_equal(g.ops.open(&env, 1, &g.device), SGL_OK);
+    assert_int_equal(build(&g, text), SGL_OK);
+    for (int space = 1; space < 5; space++)
+        assert_int_equal(g.ops.alloc(g.device, g.program->space_bytes[space], &g.spaces[space]), SGL_OK);
+    assert_int_equal(sglexec_replay(&env, &g.ops, g.device, g.prepared, g.program, g.spaces, NULL, NULL), SGL_INTERNAL);
+    assert_string_equal(env.message, "net: its ranks exchange, and there are none");
+    g.ops.blank = true;
+    assert_int_equal(sglexec_replay(&env, &g.ops, g.device, g.prepared, g.program, g.spaces, NULL, NULL), SGL_OK);
+    sglcore_text listing = { 0 };
+    assert_int_equal(sglexec_program_print(g.program, false, &listing), SGL_OK);
+    assert_non_null(strstr(listing.data, "all_reduce over dp f32[4,3]@"));
+    sglcore_text_free(&env, &listing);
+    close_rig(&g);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+/* A result lies where its argument dies. */
+static void test_in_place(void **state)
+{
+    (void)state;
+    static const char text[] = "graph \"net\" {\n"
+                               "  %0 = input() {role=2, name=\"p\", dtype=f32, dims=[4,3], partial=1}\n"
+                               "  %1 = neg(%0)\n  %2 = all_reduce(%1) {axes=1}\n"
+                               "  %3 = reshape(%2) {dims=[12,1]}\n  %4 = neg(%3)\n  fetch \"sum\" %4\n}\n";
+    int found = 0;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    rig g = { .env = &env, .ops = sglexec_device_cpu };
+    assert_int_equal(g.ops.open(&env, 1, &g.device), SGL_OK);
+    assert_int_equal(build(&g, text), SGL_OK);
+    for (int64_t n = 0; n < g.program->instructions.count; n++) {
+        const sglexec_instruction *i = &g.program->instructions.data[n];
+        const sglexec_operand *o = &g.program->operands.data[i->operand_first];
+        if (i->op != SGLIR_OP_ALL_REDUCE) continue;
+        assert_int_equal(o[0].space, SGLIR_SPACE_ARENA);
+        assert_int_equal(o[1].space, SGLIR_SPACE_ARENA);
+        assert_int_equal(o[0].offset, o[1].offset);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    close_rig(&g);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_ops),       cmocka_unit_test(test_other_amounts),
+        cmocka_unit_test(test_order_hash),    cmocka_unit_test(test_wrong_part),
+        cmocka_unit_test(test_memory_faults), cmocka_unit_test(test_replay_needs_them),
+        cmocka_unit_test(test_in_place),
+    };
+    return cmocka_run_group_tests_name("net", tests, NULL, NULL);
+}

@@ -1,0 +1,368 @@
+/* net.c -- the exchanges of a program: groups, counts, labels; and how one of them is run.
+ *
+ * Comes in: instructions with their operands and attributes. Goes out: calls of the comm port. An operand's parts lie along
+ * dimension 0, so that each rank's is one range: counts are rows of parts times the elements of a row. A device whose memory is
+ * the host's is read and written in place; of another, what is sent and what comes go through two blocks that are made with the
+ * program. Odd invariant: exchanges are numbered over all programs and steps of the net, as heartbeats tell them. */
+#include <string.h>
+
+#include "exec/device.h"
+#include "exec/net.h"
+
+typedef struct mesh_group {
+    sglcore_hash key; /* of the mesh and the axes */
+    sglexec_group *group;
+} mesh_group;
+
+struct sglexec_net {
+    sglcore_env *env;
+    const sglexec_comm_ops *ops;
+    sglexec_comm *comm;
+    sglexec_group *world;
+    SGLCORE_VEC(mesh_group) groups;
+    uint64_t number; /* of the exchange that began last */
+};
+
+/* Of an instruction; of most, nothing. */
+typedef struct route {
+    sglplan_axes axes; /* 0: no exchange */
+    sglexec_group *group;
+    sglexec_exchange exchange; /* without places and number */
+    int64_t coordinate;        /* of COORDINATE */
+} route;
+
+struct sglexec_exchanges {
+    sglexec_net *net;
+    const sglexec_program *program;
+    sglplan plan;
+    int64_t rank;
+    route *routes; /* per instruction */
+    bool in_place;
+    char *from, *to; /* where it is not: as large as the largest operand, NULL in place */
+    int64_t staging_bytes;
+    sglcore_arena arena;
+};
+
+/* ---- the net ------------------------------------------------------------------------------------------------------ */
+
+static sgl_status exchange(sglexec_net *net, sglexec_group *group, sglexec_exchange *x)
+{
+    uint32_t ticket;
+    x->number = ++net->number;
+    SGLCORE_TRY(net->ops->start(group, x, NULL, &ticket));
+    return net->ops->wait(group, ticket, NULL);
+}
+
+static sgl_status make_group(sglexec_net *net, const char *name, const int *ranks, int count, sglexec_group **group)
+{
+    return net->ops->group(net->comm, name, ranks, count, group);
+}
+
+sgl_status sglexec_net_open(sglcore_env *env, const sglexec_comm_ops *ops, sglexec_comm *comm, sglexec_net **net)
+{
+    int size = ops->size(comm);
+    sglexec_net *made = *net = sglcore_alloc_zero(env, sizeof *made);
+    int *ranks = sglcore_alloc(env, (size_t)size * sizeof *ranks);
+    sgl_status status = made && ranks ? SGL_OK : SGL_OUT_OF_MEMORY;
+    for (int r = 0; r < size && status == SGL_OK; r++) ranks[r] = r;
+    if (status == SGL_OK) {
+        *made = (sglexec_net){ .env = env, .ops = ops, .comm = comm };
+        status = make_group(made, "all", ranks, size, &made->world);
+    }
+    sglcore_free(env, ranks, (size_t)size * sizeof *ranks);
+    if (status == SGL_OK) return SGL_OK;
+    sglcore_free(env, made, sizeof *made);
+    *net = NULL;
+    return status;
+}
+
+void sglexec_net_close(sglexec_net *net)
+{
+    if (!net) return;
+    sglcore_env *env = net->env;
+    sglcore_vec_free(env, &net->groups);
+    sglcore_free(env, net, sizeof *net);
+}
+
+static sgl_status gather(sglexec_net *net, sglexec_group *group, const void *own, int64_t bytes, void *all,
+                         const char *label)
+{
+    sglexec_exchange x = {
+        .kind = SGLEXEC_ALL_GATHER, .dtype = SGL_U8, .count = bytes, .from = own, .to = all, .label = label
+    };
+    return exchange(net, group, &x);
+}
+
+sgl_status sglexec_net_gather(sglexec_net *net, const void *own, int64_t bytes, void *all, const char *label)
+{
+    return gather(net, net->world, own, bytes, all, label);
+}
+
+sgl_status sglexec_net_broadcast(sglexec_net *net, int from, void *data, int64_t bytes, const char *label)
+{
+    sglexec_exchange x = { .kind = SGLEXEC_BROADCAST,
+                           .dtype = SGL_U8,
+                           .peer = from,
+                           .count = bytes,
+                           .from = data,
+                           .to = data,
+                           .label = label };
+    return exchange(net, net->world, &x);
+}
+
+static sglcore_hash key_of(const sglplan *plan, sglplan_axes axes)
+{
+    int64_t facts[SGLIR_AXIS_COUNT + 1];
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) facts[axis] = plan->mesh[axis];
+    facts[SGLIR_AXIS_MICRO] = 0;
+    facts[SGLIR_AXIS_COUNT] = axes;
+    return sglcore_hash_bytes(facts, sizeof facts);
+}
+
+/* The group of these axes, made where it is not there. */
+static sgl_status group_of(sglexec_exchanges *e, sglplan_axes axes, sglexec_group **group)
+{
+    sglexec_net *net = e->net;
+    const sglcore_hash key = key_of(&e->plan, axes);
+    for (int64_t i = 0; i < net->groups.count; i++) {
+        *group = net->groups.data[i].group;
+        if (sglcore_hash_equal(net->groups.data[i].key, key)) return SGL_OK;
+    }
+    char name[SGLPLAN_AXES_ROOM];
+    const int64_t size = sglplan_group_size(&e->plan, axes);
+    int *ranks = sglcore_alloc(net->env, (size_t)size * sizeof *ranks);
+    sgl_status status = ranks ? sglcore_vec_reserve(net->env, &net->groups, 1) : SGL_OUT_OF_MEMORY;
+    for (int64_t i = 0; i < size && status == SGL_OK; i++)
+        ranks[i] = (int)sglplan_group_member(&e->plan, axes, e->rank, i);
+    if (status == SGL_OK) status = make_group(net, sglplan_axes_text(axes, name, sizeof name), ranks, (int)size, group);
+    if (status == SGL_OK) net->groups.data[net->groups.count++] = (mesh_group){ key, *group };
+    sglcore_free(net->env, ranks, (size_t)size * sizeof *ranks);
+    return status;
+}
+
+/* ---- what a program exchanges --------------------------------------------------------------------------------------- */
+
+static int64_t elements_of(const sglexec_operand *o, int from)
+{
+    int64_t count = 1;
+    for (int d = from; d < o->rank; d++) count *= o->dims[d];
+    return count;
+}
+
+/* "all_reduce of blocks.0.attn, llama.lua:42" */
+static sgl_status make_label(sglexec_exchanges *e, const sglexec_instruction *i, const char **label)
+{
+    sglcore_env *env = e->net->env;
+    const sglexec_program *p = e->program;
+    const sglir_origin *origin = &p->origins.data[i->origin];
+    sglcore_text text = { 0 };
+    sgl_status status = sglcore_text_add(env, &text, "%s", sglir_ops[i->op].name);
+    if (status == SGL_OK && origin->scope)
+        status = sglcore_text_add(env, &text, " of %s", sglcore_string(p->strings, origin->scope));
+    if (status == SGL_OK && origin->file)
+        status = sglcore_text_add(env, &text, ", %s:%d", sglcore_string(p->strings, origin->file), (int)origin->line);
+    char *kept = status == SGL_OK ? sglcore_arena_string(&e->arena, text.data, (size_t)text.count) : NULL;
+    sglcore_text_free(env, &text);
+    *label = kept;
+    return kept ? SGL_OK : SGL_OUT_OF_MEMORY;
+}
+
+/* Elements of each rank's part of `whole`, of which this rank has `own`. */
+static sgl_status make_counts(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *whole,
+                              const sglexec_operand *own, route *r)
+{
+    const int64_t size = sglplan_group_size(&e->plan, r->axes), unit = sglexec_attr_int(e->program, i, "unit");
+    int64_t *counts = sglcore_arena_alloc(&e->arena, (size_t)size * sizeof *counts);
+    if (!counts) return SGL_OUT_OF_MEMORY;
+    for (int64_t place = 0; place < size; place++) {
+        const int64_t member = sglplan_group_member(&e->plan, r->axes, e->rank, place);
+        const int64_t rows = sglplan_part_along(&e->plan, r->axes, member, whole->dims[0], unit).size;
+        counts[place] = rows * elements_of(whole, 1);
+        if (member == e->rank && rows != own->dims[0])
+            return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: this rank's part has %lld rows, not %lld",
+                                r->exchange.label, (long long)own->dims[0], (long long)rows);
+    }
+    r->exchange.counts = counts;
+    return SGL_OK;
+}
+
+static void need_staging(sglexec_exchanges *e, const sglexec_operand *o)
+{
+    const int64_t bytes = sglcore_dtype_bytes((sgl_dtype)o->dtype, elements_of(o, 0));
+    if (bytes > e->staging_bytes) e->staging_bytes = bytes;
+}
+
+static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
+{
+    const sglexec_instruction *i = &e->program->instructions.data[n];
+    route *r = &e->routes[n];
+    if (i->op == SGLIR_OP_COORDINATE) {
+        const sglplan_coordinate here = sglplan_mesh_coordinate(&e->plan, e->rank);
+        r->coordinate = here.at[sglexec_attr_int(e->program, i, "axis")];
+        return SGL_OK;
+    }
+    if (!(sglir_ops[i->op].flags & SGLIR_EXCHANGE)) return SGL_OK;
+    const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + 1;
+    r->axes = (sglplan_axes)sglexec_attr_int(e->program, i, "axes");
+    r->exchange = (sglexec_exchange){ .dtype = from->dtype, .count = elements_of(from, 0) };
+    SGLCORE_TRY(make_label(e, i, &r->exchange.label));
+    need_staging(e, from);
+    need_staging(e, to);
+    switch (i->op) {
+    case SGLIR_OP_ALL_MAX: r->exchange.reduction = SGLEXEC_MAX; return SGL_OK;
+    case SGLIR_OP_ALL_REDUCE: return SGL_OK;
+    case SGLIR_OP_REDUCE_SCATTER: r->exchange.kind = SGLEXEC_REDUCE_SCATTER; return make_counts(e, i, from, to, r);
+    case SGLIR_OP_ALL_GATHER: r->exchange.kind = SGLEXEC_ALL_GATHER; return make_counts(e, i, to, from, r);
+    default: return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: no exchange that a program runs", r->exchange.label);
+    }
+}
+
+static sgl_status lay_routes(sglexec_exchanges *e, const sglexec_device_ops *device)
+{
+    const int64_t count = e->program->instructions.count;
+    e->routes = sglcore_arena_alloc(&e->arena, (size_t)(count + 1) * sizeof *e->routes);
+    if (!e->routes) return SGL_OUT_OF_MEMORY;
+    for (int64_t n = 0; n < count; n++) SGLCORE_TRY(lay_route(e, (uint32_t)n));
+    e->in_place = device->host_memory;
+    if (e->in_place || e->staging_bytes == 0) return SGL_OK;
+    e->from = sglcore_alloc_aligned(e->net->env, (size_t)e->staging_bytes, 64);
+    e->to = sglcore_alloc_aligned(e->net->env, (size_t)e->staging_bytes, 64);
+    return e->from && e->to ? SGL_OK : SGL_OUT_OF_MEMORY;
+}
+
+sgl_status sglexec_exchanges_new(sglexec_net *net, const sglexec_program *program, const sglplan *plan, int64_t rank,
+                                 const sglexec_device_ops *device, sglexec_exchanges **exchanges)
+{
+    *exchanges = NULL;
+    sglexec_exchanges *made = sglcore_alloc_zero(net->env, sizeof *made);
+    if (!made) return SGL_OUT_OF_MEMORY;
+    *made = (sglexec_exchanges){
+        .net = net, .program = program, .plan = *plan, .rank = rank, .arena = { .env = net->env }
+    };
+    sgl_status status = lay_routes(made, device);
+    if (status == SGL_OK)
+        *exchanges = made;
+    else
+        sglexec_exchanges_free(made);
+    return status;
+}
+
+void sglexec_exchanges_free(sglexec_exchanges *e)
+{
+    if (!e) return;
+    sglcore_env *env = e->net->env;
+    if (e->from) sglcore_free_aligned(env, e->from, (size_t)e->staging_bytes, 64);
+    if (e->to) sglcore_free_aligned(env, e->to, (size_t)e->staging_bytes, 64);
+    sglcore_arena_free(&e->arena);
+    sglcore_free(env, e, sizeof *e);
+}
+
+/* ---- before the first step ------------------------------------------------------------------------------------------ */
+
+sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
+{
+    sglcore_hasher hasher;
+    sglcore_hasher_init(&hasher);
+    for (int64_t n = 0; n < e->program->instructions.count; n++) {
+        const sglexec_instruction *i = &e->program->instructions.data[n];
+        const route *r = &e->routes[n];
+        if (sglexec_is_control(i)) {
+            sglcore_hasher_u64(&hasher, i->op);
+            sglcore_hasher_u64(&hasher, (uint64_t)i->steps);
+        }
+        if (r->axes == 0) continue;
+        sglcore_hasher_u64(&hasher, i->op);
+        sglcore_hasher_u64(&hasher, r->axes);
+        sglcore_hasher_u64(&hasher, r->exchange.dtype);
+    }
+    return sglcore_hasher_end(&hasher);
+}
+
+/* What the group of these axes is to exchange: all its ranks must have the same. */
+static sglcore_hash hash_group(const sglexec_exchanges *e, sglplan_axes axes)
+{
+    const int64_t size = sglplan_group_size(&e->plan, axes);
+    sglcore_hasher hasher;
+    sglcore_hasher_init(&hasher);
+    for (int64_t n = 0; n < e->program->instructions.count; n++) {
+        const route *r = &e->routes[n];
+        if (r->axes != axes) continue;
+        sglcore_hasher_u64(&hasher, r->exchange.kind);
+        if (r->exchange.counts)
+            sglcore_hasher_add(&hasher, r->exchange.counts, (size_t)size * sizeof *r->exchange.counts);
+        else
+            sglcore_hasher_u64(&hasher, (uint64_t)r->exchange.count);
+    }
+    return sglcore_hasher_end(&hasher);
+}
+
+static sgl_status compare_group(sglexec_exchanges *e, sglplan_axes axes, sglexec_group *group)
+{
+    sglexec_net *net = e->net;
+    char name[SGLPLAN_AXES_ROOM];
+    const int64_t size = sglplan_group_size(&e->plan, axes);
+    const sglcore_hash own = hash_group(e, axes);
+    sglcore_hash *all = sglcore_alloc(net->env, (size_t)size * sizeof *all);
+    if (!all) return SGL_OUT_OF_MEMORY;
+    sgl_status status = gather(net, group, &own, sizeof own, all, "comparing what is exchanged");
+    for (int64_t i = 0; i < size && status == SGL_OK; i++) {
+        if (sglcore_hash_equal(all[i], own)) continue;
+        const int other = (int)sglplan_group_member(&e->plan, axes, e->rank, i);
+        status = sglcore_fail(net->env, SGL_INVALID_ARGUMENT,
+                              "program \"%s\": rank %d on %s exchanges other amounts over %s than rank %d on %s",
+                              sglcore_string(e->program->strings, e->program->name), other,
+                              net->ops->host(net->comm, other), sglplan_axes_text(axes, name, sizeof name),
+                              (int)e->rank, net->ops->host(net->comm, (int)e->rank));
+        net->ops->fail(net->comm, net->env->message); /* ranks of other groups see nothing of it */
+    }
+    sglcore_free(net->env, all, (size_t)size * sizeof *all);
+    return status;
+}
+
+/* In the order of the masks, which is the same on all ranks. */
+sgl_status sglexec_exchanges_meet(sglexec_exchanges *e)
+{
+    const sglplan_axes end = SGLPLAN_AXIS(SGLIR_AXIS_COUNT);
+    for (sglplan_axes axes = 1; axes < end; axes++) {
+        sglexec_group *group = NULL;
+        for (int64_t n = 0; n < e->program->instructions.count; n++) {
+            if (e->routes[n].axes != axes) continue;
+            if (!group) SGLCORE_TRY(group_of(e, axes, &group));
+            e->routes[n].group = group;
+        }
+        if (group) SGLCORE_TRY(compare_group(e, axes, group));
+    }
+    return SGL_OK;
+}
+
+/* ---- replay ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t bytes_of(const sglexec_operand *o)
+{
+    return sglcore_dtype_bytes((sgl_dtype)o->dtype, elements_of(o, 0));
+}
+
+static sgl_status run_staged(sglexec_exchanges *e, const sglexec_memory *m, const route *r, const sglexec_operand *from,
+                             const sglexec_operand *to)
+{
+    sglexec_exchange x = r->exchange;
+    x.from = e->from;
+    x.to = e->to;
+    SGLCORE_TRY(m->ops->read(m->device, m->spaces[from->space], from->offset, e->from, bytes_of(from)));
+    SGLCORE_TRY(exchange(e->net, r->group, &x));
+    return m->ops->write(m->device, m->spaces[to->space], to->offset, e->to, bytes_of(to));
+}
+
+sgl_status sglexec_exchanges_run(sglexec_exchanges *e, const sglexec_memory *m, uint32_t n)
+{
+    const sglexec_operand *first = &e->program->operands.data[e->program->instructions.data[n].operand_first];
+    const route *r = &e->routes[n];
+    if (r->axes == 0)
+        return m->ops->write(m->device, m->spaces[first->space], first->offset, &r->coordinate, sizeof r->coordinate);
+    SGLCORE_TRY(m->ops->finish(m->device));
+    if (!e->in_place) return run_staged(e, m, r, first, first + 1);
+    sglexec_exchange x = r->exchange;
+    x.from = (const char *)m->spaces[first[0].space] + first[0].offset;
+    x.to = (char *)m->spaces[first[1].space] + first[1].offset;
+    return exchange(e->net, r->group, &x);
+}

@@ -1,0 +1,38 @@
+/* net.h -- what programs exchange among ranks: groups over a comm, and the exchanges of one program, ready to be run.
+ *
+ * Comes in: a comm (comm.h), a frozen program, its plan and which rank of the mesh this is. Goes out: instructions of ops with
+ * the flag SGLIR_EXCHANGE, and COORDINATE, which replay hands over in place of a launch. A net is a session's; groups are made
+ * once for each set of axes of a mesh and shared by programs. Odd invariant: whatever is told here of other ranks (groups,
+ * counts, order) is worked out on each of them by itself, and compared before the first step. */
+#ifndef SGLEXEC_NET_H
+#define SGLEXEC_NET_H
+
+#include "exec/comm.h"
+#include "exec/program.h"
+#include "exec/trace.h"
+#include "plan/mesh.h"
+
+typedef struct sglexec_net sglexec_net;
+typedef struct sglexec_exchanges sglexec_exchanges; /* of one program */
+
+/* Over a comm that outlives it. All ranks of the comm open it, and make the calls below in the same order. */
+sgl_status sglexec_net_open(sglcore_env *env, const sglexec_comm_ops *ops, sglexec_comm *comm, sglexec_net **net);
+void sglexec_net_close(sglexec_net *net); /* NULL is allowed */
+
+/* Among all ranks: `bytes` of each, in the order of ranks, into `all`; or `bytes` of one rank to everyone. */
+sgl_status sglexec_net_gather(sglexec_net *net, const void *own, int64_t bytes, void *all, const char *label);
+sgl_status sglexec_net_broadcast(sglexec_net *net, int from, void *data, int64_t bytes, const char *label);
+
+/* Works out what the program exchanges as this rank of the plan's mesh, for a program and net that outlive it. Exchanges nothing. */
+sgl_status sglexec_exchanges_new(sglexec_net *net, const sglexec_program *program, const sglplan *plan, int64_t rank,
+                                 const struct sglexec_device_ops *device, sglexec_exchanges **exchanges);
+void sglexec_exchanges_free(sglexec_exchanges *exchanges); /* NULL is allowed */
+/* Of kinds, dtypes and axes in their order: what must be alike on all ranks, whose parts may differ. */
+sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *exchanges);
+/* Makes the groups that are not there yet, and compares in each of them what its ranks are to exchange: INVALID_ARGUMENT, with
+ * two ranks in the message, where they differ; the comm's ranks are told. Before the first run. */
+sgl_status sglexec_exchanges_meet(sglexec_exchanges *exchanges);
+/* Runs instruction n and waits for it. Allocates nothing. */
+sgl_status sglexec_exchanges_run(sglexec_exchanges *exchanges, const sglexec_memory *memory, uint32_t n);
+
+#endif
