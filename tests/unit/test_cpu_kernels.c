@@ -398,8 +398,8 @@ static void run_program(sglcore_env *env, const sglexec_program *program, const 
             session s = { .env = env, .program = program, .device = devices[v][t] };
             start(&s, oracle);
             int64_t before = env->allocations;
-            assert_int_equal(sglexec_replay(env, &sglexec_device_cpu, s.device, s.prepared, program, s.spaces, NULL, NULL),
-                             SGL_OK);
+            assert_int_equal(
+                sglexec_replay(env, &sglexec_device_cpu, s.device, s.prepared, program, s.spaces, NULL, NULL), SGL_OK);
             assert_int_equal(env->allocations, before);
             check_results(&s, oracle, allowed, seed, isa, first, t == 0);
             stop(&s);
