@@ -431,6 +431,14 @@ void sglcomm_close(sglexec_comm *comm)
     free_comm(comm);
 }
 
+static bool told_by_another(sglexec_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    const bool told = atomic_load(&comm->health) != SGLCOMM_WHOLE && comm->origin != comm->rank;
+    pthread_mutex_unlock(&comm->lock);
+    return told;
+}
+
 static sgl_status join(sglexec_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
@@ -470,7 +478,9 @@ sgl_status sglcomm_open(sglcore_env *env, const sglexec_comm_options *options, c
         return sglcore_fail(env, SGL_DEVICE, "the communication thread cannot be started: %s", strerror(error));
     }
     const sgl_status status = join(comm);
-    if (status != SGL_OK) {
+    /* What another rank tells is no failure of this call: that rank has been let in and failed since, and the next call says
+     * so, to a caller who can ask whose it is to print. */
+    if (status != SGL_OK && !(comm->world && told_by_another(comm))) {
         if (atomic_load(&comm->go)) sglcomm_fail(comm, env->message);
         stop_thread(comm);
         free_comm(comm);

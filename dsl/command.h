@@ -45,6 +45,8 @@ typedef struct command {
 /* Reads argv[2..] of the subcommand. Returns COMMAND_OK, or an exit code after having said why; --help prints the help,
  * sets *helped and returns COMMAND_OK. */
 int command_parse(const command *c, int argc, char **argv, const char **positional, int *count, bool *helped);
+/* Prints "sgl NAME: ..." and gives COMMAND_USAGE. */
+int command_usage(const command *c, const char *format, ...) SGL_PRINTF(2, 3);
 /* Adds a setting; false (and a message) when there are too many. */
 bool command_set(command_settings *settings, const char *key, const char *value);
 
@@ -52,8 +54,10 @@ bool command_set(command_settings *settings, const char *key, const char *value)
 sgl_vm *command_open(int64_t threads, FILE *prints);
 /* The job's plan for one of its graphs: micro-batches are for graphs that have a batch, train and eval, and so are bf16 and
  * fp16: to generate is to read each weight once, which a cast would not make faster, and what goes token by token is
- * compared with what reads several at once (sgl_generate_agrees), which narrow sums would tell apart. */
-sgl_status command_plan(sgl_job *job, const char *which, sgl_plan **plan);
+ * compared with what reads several at once (sgl_generate_agrees), which narrow sums would tell apart. Not `meshed`: as one rank
+ * computes the whole of it. */
+sgl_status command_plan(sgl_job *job, const char *which, bool meshed, sgl_plan **plan);
+bool command_has_batch(const char *which);
 /* Of NOT_FOUND from sgl_job_graph: the script, the name of the graph. */
 #define COMMAND_NO_GRAPH "%s: the job has no graph '%s'; eval needs a loss, decode, few and text a context"
 /* Prints "sgl: MESSAGE" of the VM's last failure and gives the exit code. */
@@ -62,7 +66,7 @@ int command_error(const sgl_vm *vm);
 int command_status(const sgl_vm *vm, sgl_status status);
 sgl_status command_write(void *user, const char *data, size_t bytes); /* an sgl_write_fn to the FILE * user */
 
-/* From now on Ctrl-C and SIGTERM stop what runs on the VM, with INTERRUPTED: the first after the step at hand, the second
+/* From now on Ctrl-C, SIGTERM and SIGUSR1 stop what runs on the VM, with INTERRUPTED: the first after the step at hand, the second
  * within it. The exit code of a command that such a signal has stopped. */
 void command_signals(sgl_vm *vm);
 int command_signal_status(void);

@@ -8,6 +8,7 @@
 
 #include "dsl/command_model.h"
 #include "dsl/command_progress.h"
+#include "dsl/command_ranks.h"
 
 typedef struct evaluation {
     command_model model;
@@ -34,7 +35,7 @@ static sgl_status freeze(evaluation *e, const char *which, sgl_program **program
     sgl_plan *plan = NULL;
     sgl_status status = sgl_job_graph(e->model.job, which, &graph);
     if (status == SGL_NOT_FOUND) return no_loss(e);
-    if (status == SGL_OK) status = command_plan(e->model.job, which, &plan);
+    if (status == SGL_OK) status = command_plan(e->model.job, which, e->model.meshed, &plan);
     return status == SGL_OK ? sgl_freeze(e->session, graph, plan, program) : status;
 }
 
@@ -64,7 +65,7 @@ static sgl_status freeze_family(evaluation *e)
 {
     sgl_plan *plan = NULL;
     sgl_bucket bucket = { .tokens = -1 };
-    sgl_status status = command_plan(e->model.job, "eval", &plan);
+    sgl_status status = command_plan(e->model.job, "eval", e->model.meshed, &plan);
     if (status == SGL_OK) status = sgl_family_new(e->model.job, e->session, plan, "eval", &e->evals);
     if (status == SGL_OK) status = sgl_family_at(e->evals, 0, &bucket);
     e->eval = bucket.program;
@@ -98,18 +99,21 @@ static sgl_status measure(evaluation *e, int64_t batches)
         .on_eval = on_eval,
     };
     sgl_status status = sgl_train(e->session, &config);
-    if (status != SGL_OK || e->measured) return status;
+    if (status != SGL_OK || e->measured || sgl_session_rank(e->session) > 0) return status; /* rank 0 is told */
     return sgl_fail(e->model.vm, SGL_NOT_FOUND, "%s: its data hold no batch out for evaluation", e->model.path);
 }
 
-static sgl_status evaluate(evaluation *e, const char *dir, const command_settings *settings, int64_t batches)
+static sgl_status evaluate(evaluation *e, const command_ranks *ranks, const char *dir, const command_settings *settings,
+                           int64_t batches)
 {
-    sgl_status status = command_model_load(&e->model, dir, settings);
+    sgl_status status = sgl_session_new(e->model.vm, "cpu", &e->session);
+    if (status == SGL_OK) status = command_join(ranks, e->session);
+    e->model.meshed = ranks->mesh || (e->session && sgl_session_ranks(e->session) > 1);
+    if (status == SGL_OK) status = command_model_load(&e->model, dir, settings);
     if (status == SGL_OK) {
         status = sgl_job_tokens(e->model.job, &e->tokens);
         if (status == SGL_NOT_FOUND) status = SGL_OK; /* batches of Lua */
     }
-    if (status == SGL_OK) status = sgl_session_new(e->model.vm, "cpu", &e->session);
     if (status == SGL_OK) status = freeze_eval(e);
     if (status == SGL_OK) status = command_model_read(&e->model, e->session);
     return status == SGL_OK ? measure(e, batches) : status;
@@ -155,13 +159,15 @@ int command_eval(int argc, char **argv)
     command_settings settings = { 0 };
     int64_t batches = 0, threads = 0;
     const char *data = NULL;
-    bool json = false, ema = false;
+    bool json = false, ema = false, done;
+    command_ranks ranks = { .columns = -1 };
     const command_option options[] = {
         { "--data", 's', &data, "FILE", "the held-out part of this file, in place of the run's own" },
         { "--batches", 'i', &batches, "N", "so many batches, 0: all of the held-out part (default)" },
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { "--ema", 'b', &ema, "", "by the averages that its optimizer keeps, as with --set job.ema=true" },
         { "--json", 'b', &json, "", "one JSON object" },
+        COMMAND_RANKS_OPTIONS(ranks),
         { "--threads", 'i', &threads, "N", "compute threads (default: one per core); results do not depend on it" },
         { 0 },
     };
@@ -171,7 +177,8 @@ int command_eval(int argc, char **argv)
         "Tells the held-out loss of DIR's last checkpoint.",
         "DIR is what `sgl train --out` wrote, or one step-NNNNNNNN folder in it. The loss is a mean over "
         "the targets\nthat are not ignored; of tokens it is in nats, and perplexity is e to it. What the "
-        "loss logs (sgl.log) is told too.",
+        "loss logs (sgl.log) is told too. One rank\ncomputes it, whatever the run had, unless --mesh and --nproc, or a "
+        "launcher, say otherwise.",
         1,
         1,
         options
@@ -181,17 +188,20 @@ int command_eval(int argc, char **argv)
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
+    code = command_ranks_begin(&c, &ranks, argc, argv, &done);
+    if (code == COMMAND_OK && !done) code = command_mesh(&c, &ranks, &settings);
+    if (code != COMMAND_OK || done) return code;
     if (data && !command_set(&settings, "data.path", data)) return COMMAND_USAGE;
     if (ema && !command_set(&settings, "job.ema", "true")) return COMMAND_USAGE;
     evaluation e = { .model.vm = command_open(threads, stderr) };
     if (!e.model.vm) return COMMAND_FAILED;
     command_signals(e.model.vm);
-    sgl_status status = evaluate(&e, positional[0], &settings, batches);
+    sgl_status status = evaluate(&e, &ranks, positional[0], &settings, batches);
     if (status == SGL_OK) {
         e.mean = command_mean_of(e.model.job);
         json ? print_json(&e) : print_text(&e);
     }
-    code = command_status(e.model.vm, status);
+    code = command_ranks_status(e.model.vm, e.session, &status);
     json_decref(e.logged);
     json_decref(e.model.meta);
     sgl_close(e.model.vm);

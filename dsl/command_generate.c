@@ -59,7 +59,7 @@ static sgl_status load_model(generate *g, const char *dir)
     command_settings settings = { 0 };
     if (g->o->ema && !command_set(&settings, "job.ema", "true")) return SGL_LIMIT;
     sgl_status status = command_model_load(&g->model, dir, &settings);
-    if (status == SGL_OK) status = command_plan(g->model.job, "decode", &g->plan);
+    if (status == SGL_OK) status = command_plan(g->model.job, "decode", false, &g->plan);
     if (status == SGL_OK) status = sgl_session_new(g->vm, "cpu", &g->session);
     if (status == SGL_OK) status = freeze(g, "decode", &g->decode);
     if (status == SGL_NOT_FOUND && g->session)

@@ -5,7 +5,16 @@
 #include <errno.h>
 #include <string.h>
 
-#include "dsl/command.h"
+#include "dsl/command_ranks.h"
+
+/* Which rank's, of which mesh. */
+typedef struct look_ranks {
+    command_ranks ranks;
+    int64_t rank;
+} look_ranks;
+
+#define LOOK_OPTIONS(o)                                                                                                \
+    COMMAND_MESH_OPTION((o).ranks), { "--rank", 'i', &(o).rank, "R", "that of rank R of the mesh (default 0)" }
 
 typedef struct look {
     sgl_vm *vm;
@@ -15,11 +24,16 @@ typedef struct look {
     sgl_graph *graph;
 } look;
 
-static sgl_status open_look(look *l, const char *script, const command_settings *settings, const char *which)
+/* Graphs that have no batch are one rank's, unless a mesh is asked for. */
+static sgl_status open_look(look *l, const char *script, const command_settings *settings, const look_ranks *ranks,
+                            const char *which)
 {
+    const bool meshed = ranks->ranks.mesh || command_has_batch(which);
+    const int rank = (int)(ranks->rank < INT32_MAX ? ranks->rank : INT32_MAX);
     sgl_status status = sgl_load_file(l->vm, script, settings->list, settings->count, &l->job);
-    if (status == SGL_OK) status = command_plan(l->job, which, &l->plan);
+    if (status == SGL_OK) status = command_plan(l->job, which, meshed, &l->plan);
     if (status == SGL_OK) status = sgl_session_new(l->vm, "cpu", &l->session);
+    if (status == SGL_OK) status = sgl_session_plan_rank(l->session, rank);
     if (status == SGL_OK) status = sgl_job_graph(l->job, which, &l->graph);
     if (status == SGL_NOT_FOUND && l->session) status = sgl_fail(l->vm, status, COMMAND_NO_GRAPH, script, which);
     return status;
@@ -30,11 +44,13 @@ int command_graph(int argc, char **argv)
     command_settings settings = { 0 };
     const char *after = "", *format = "text", *which = "train";
     bool kernels = false;
+    look_ranks ranks = { 0 };
     const command_option options[] = {
         { "--after", 's', &after, "PASS", "the graph after this pass, or 'all' (default: as traced)" },
         { "--format", 's', &format, "FORMAT", "text (default) or dot" },
         { "--graph", 's', &which, "NAME", "train (default), eval, decode, init, few, text or export" },
         { "--program", 'b', &kernels, "", "the frozen program instead: instructions, places, script lines" },
+        LOOK_OPTIONS(ranks),
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { 0 },
     };
@@ -56,9 +72,11 @@ int command_graph(int argc, char **argv)
                 "--format; `sgl graph --help` tells more\n");
         return COMMAND_USAGE;
     }
+    code = command_mesh(&c, &ranks.ranks, &settings);
+    if (code != COMMAND_OK) return code;
     look l = { .vm = command_open(0, stderr) };
     if (!l.vm) return COMMAND_FAILED;
-    sgl_status status = open_look(&l, positional[0], &settings, which);
+    sgl_status status = open_look(&l, positional[0], &settings, &ranks, which);
     sgl_program *program = NULL;
     if (status == SGL_OK && kernels) {
         status = sgl_freeze(l.session, l.graph, l.plan, &program);
@@ -106,11 +124,13 @@ int command_memory(int argc, char **argv)
 {
     command_settings settings = { 0 };
     const char *svg = NULL, *format = "text", *which = "train", *bound = NULL;
+    look_ranks ranks = { 0 };
     const command_option options[] = {
         { "--svg", 's', &svg, "FILE", "draw the lifetimes" },
         { "--format", 's', &format, "FORMAT", "text (default) or json" },
         { "--graph", 's', &which, "NAME", "train (default), eval, decode, init, few, text or export" },
         { "--memory", 's', &bound, "BYTES", "a bound, such as 2GiB: what to make again instead of keeping it" },
+        LOOK_OPTIONS(ranks),
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { 0 },
     };
@@ -122,12 +142,14 @@ int command_memory(int argc, char **argv)
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
+    code = command_mesh(&c, &ranks.ranks, &settings);
+    if (code != COMMAND_OK) return code;
     look l = { .vm = command_open(0, stderr) };
     if (!l.vm) return COMMAND_FAILED;
     sgl_program *program = NULL;
     bool fits = !bound || command_set(&settings, "plan.memory", bound);
     sgl_status status =
-        fits ? open_look(&l, positional[0], &settings, which) : sgl_fail(l.vm, SGL_LIMIT, "too many settings");
+        fits ? open_look(&l, positional[0], &settings, &ranks, which) : sgl_fail(l.vm, SGL_LIMIT, "too many settings");
     if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
     if (status == SGL_OK && svg) status = write_svg(l.vm, program, svg);
     if (status == SGL_OK && strcmp(format, "text") == 0) status = print_buckets(&l, which);

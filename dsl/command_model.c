@@ -1,4 +1,5 @@
 /* command_model.c -- the job of a checkpoint. See command_model.h. */
+#include <string.h>
 #include <sys/stat.h>
 
 #include "dsl/command_model.h"
@@ -20,6 +21,7 @@ static sgl_status load_job(command_model *m, const command_settings *more)
     json_object_foreach(json_object_get(m->meta, "settings"), key, value)
     {
         if (!json_is_string(value)) return no_meta(m, "settings");
+        if (strncmp(key, "plan.mesh.", 10) == 0) continue;
         if (!command_set(&settings, key, json_string_value(value)))
             return sgl_fail(m->vm, SGL_LIMIT, "%s: too many settings", m->path);
     }
@@ -51,7 +53,7 @@ static sgl_status freeze_train(command_model *m, sgl_session *session)
     sgl_plan *plan = NULL;
     sgl_program *program;
     sgl_status status = sgl_job_graph(m->job, "train", &graph);
-    if (status == SGL_OK) status = command_plan(m->job, "train", &plan);
+    if (status == SGL_OK) status = command_plan(m->job, "train", m->meshed, &plan);
     return status == SGL_OK ? sgl_freeze(session, graph, plan, &program) : status;
 }
 

@@ -1,12 +1,14 @@
 /* command_options.c -- options of subcommands: reading them, explaining them, and what every subcommand does at its start.
  *
  * Comes in: a table of options and argv. Goes out: values, or a message that names the option and the nearest right one.
- * Both "--steps 10" and "--steps=10" are understood; "--" ends the options. */
+ * Both "--steps 10" and "--steps=10" are understood; "--" ends the options. Of several ranks, which all have the same argv,
+ * rank 0 alone tells what is wrong with it. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dsl/command.h"
+#include "dsl/command_ranks.h"
 
 static void print_help(const command *c)
 {
@@ -22,12 +24,23 @@ static void print_help(const command *c)
     printf("\nexit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage\n");
 }
 
+int command_usage(const command *c, const char *format, ...)
+{
+    if (!command_first()) return COMMAND_USAGE;
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "sgl %s: ", c->name);
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    return COMMAND_USAGE;
+}
+
 static int usage_error(const command *c, const char *what, const char *name, const char *why)
 {
     bool asks = *why && why[strlen(why) - 1] == '?';
-    fprintf(stderr, "sgl %s: %s%s'%s' %s%s `sgl %s --help` tells more\n", c->name, what, *what ? " " : "", name, why,
-            asks ? "" : ";", c->name);
-    return COMMAND_USAGE;
+    return command_usage(c, "%s%s'%s' %s%s `sgl %s --help` tells more", what, *what ? " " : "", name, why,
+                         asks ? "" : ";", c->name);
 }
 
 static int unknown_option(const command *c, const char *name)
@@ -44,7 +57,7 @@ static int unknown_option(const command *c, const char *name)
 bool command_set(command_settings *settings, const char *key, const char *value)
 {
     if (settings->count == COMMAND_SETTINGS) {
-        fprintf(stderr, "sgl: more than %d settings\n", COMMAND_SETTINGS);
+        if (command_first()) fprintf(stderr, "sgl: more than %d settings\n", COMMAND_SETTINGS);
         return false;
     }
     settings->list[settings->count++] = (sgl_setting){ key, value };
@@ -134,9 +147,7 @@ int command_parse(const command *c, int argc, char **argv, const char **position
         }
     }
     if (*count >= c->least) return COMMAND_OK;
-    fprintf(stderr, "sgl %s: %s is missing; usage: sgl %s %s [options]\n", c->name, c->arguments, c->name,
-            c->arguments);
-    return COMMAND_USAGE;
+    return command_usage(c, "%s is missing; usage: sgl %s %s [options]", c->arguments, c->name, c->arguments);
 }
 
 /* ---- VM ------------------------------------------------------------------------------------------------------------- */
@@ -153,7 +164,7 @@ static int least_level(void)
 
 static void print_log(void *user, sgl_log_level level, const char *message)
 {
-    if ((int)level > least_level()) return;
+    if ((int)level > least_level() || !command_first()) return;
     if (level == SGL_LOG_INFO)
         fprintf(user, "%s\n", message); /* `print` of a script */
     else
@@ -165,19 +176,35 @@ sgl_vm *command_open(int64_t threads, FILE *prints)
     sgl_config config = { .log = print_log, .log_user = prints, .threads = (int)(threads > 4096 ? 4096 : threads) };
     sgl_vm *vm = NULL;
     const char *level = sgl_knob("SGL_LOG");
-    if (strcmp(levels[least_level()], level) != 0)
+    if (strcmp(levels[least_level()], level) != 0 && command_first())
         fprintf(stderr, "sgl: warning: SGL_LOG is '%s'; the levels are error, warning, info and debug\n", level);
     sgl_status status = sgl_open(&config, &vm);
     if (status != SGL_OK) fprintf(stderr, "sgl: cannot start: %s\n", sgl_status_text(status));
     return vm;
 }
 
-sgl_status command_plan(sgl_job *job, const char *which, sgl_plan **plan)
+bool command_has_batch(const char *which) { return strcmp(which, "train") == 0 || strcmp(which, "eval") == 0; }
+
+static sgl_status unmesh(sgl_plan *plan)
+{
+    char key[32];
+    const char *name;
+    sgl_status status = SGL_OK;
+    for (int i = 0; status == SGL_OK && (name = sgl_axis_name(i)) != NULL; i++) {
+        snprintf(key, sizeof key, "mesh.%s", name);
+        const sgl_attr one = { .name = key, .kind = SGL_ATTR_INT, .i = 1 };
+        status = sgl_plan_set(plan, &one);
+    }
+    return status;
+}
+
+sgl_status command_plan(sgl_job *job, const char *which, bool meshed, sgl_plan **plan)
 {
     const sgl_attr whole = { .name = "micro", .kind = SGL_ATTR_INT, .i = 1 };
     const sgl_attr wide = { .name = "wide", .kind = SGL_ATTR_STRING, .s = "*" };
-    const bool has_batch = strcmp(which, "train") == 0 || strcmp(which, "eval") == 0;
+    const bool has_batch = command_has_batch(which);
     sgl_status status = sgl_job_plan(job, plan);
+    if (status == SGL_OK && !meshed) status = unmesh(*plan);
     if (status == SGL_OK && !has_batch) status = sgl_plan_set(*plan, &whole);
     return status == SGL_OK && !has_batch ? sgl_plan_set(*plan, &wide) : status;
 }

@@ -99,18 +99,34 @@ static sgl_status open_log(command_progress *p, const sgl_train_config *done)
     return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
 }
 
+/* "run.%r.log" to "run.3.log"; one without it is rank 0's. */
+static sgl_status name_log(command_progress *p, const command_told *told)
+{
+    const char *mark = told->log ? strstr(told->log, "%r") : NULL;
+    if (!told->log || (!mark && told->rank > 0)) return SGL_OK;
+    const int before = mark ? (int)(mark - told->log) : (int)strlen(told->log);
+    int bytes = snprintf(p->log_path, sizeof p->log_path, "%.*s", before, told->log);
+    if (mark && bytes < (int)sizeof p->log_path)
+        bytes += snprintf(p->log_path + bytes, sizeof p->log_path - (size_t)bytes, "%d%s", told->rank, mark + 2);
+    if (bytes < (int)sizeof p->log_path) return SGL_OK;
+    return sgl_fail(p->vm, SGL_LIMIT, "--log: a path of %d bytes is too long", bytes);
+}
+
 sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, const sgl_train_config *config,
-                                  const char *log, bool quiet)
+                                  const command_told *told)
 {
     *p = (command_progress){ .vm = vm,
                              .session = session,
                              .program = config->train,
-                             .log_path = log,
-                             .quiet = quiet,
-                             .terminal = isatty(STDOUT_FILENO) == 1,
+                             .quiet = told->quiet || told->rank > 0,
+                             .columns = told->columns > 0 && told->columns < 4096 ? (int)told->columns : 0,
                              .started_s = now_s(),
                              .first_step = -1 };
-    return log ? open_log(p, config) : SGL_OK;
+    /* A launcher gives each rank a terminal of its own making: nobody may look at it. */
+    p->terminal =
+        told->columns != 0 && (told->columns > 0 || (isatty(STDOUT_FILENO) == 1 && !sgl_launched(NULL, NULL)));
+    sgl_status status = name_log(p, told);
+    return status == SGL_OK && *p->log_path ? open_log(p, config) : status;
 }
 
 json_t *command_number(double value)
@@ -241,12 +257,14 @@ static void drop_blanks(step_text *l)
 }
 
 /* One line that is written anew; the bar takes the columns that the numbers leave. */
-static void print_bar(const sgl_step_record *r, const step_text *numbers)
+static void print_bar(const command_progress *p, const sgl_step_record *r, const step_text *numbers)
 {
     enum { WIDEST = 20, OTHERWISE = 80 };
     struct winsize size = { 0 };
     step_text l = { 0 };
-    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : OTHERWISE;
+    int columns = p->columns > 0                                                    ? p->columns
+                  : ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                                    : OTHERWISE;
     put(&l, "%lld/%lld", (long long)r->step, (long long)r->steps);
     int width = columns - 1 - (int)l.used - (int)numbers->used - 3;
     if (width > WIDEST) width = WIDEST;
@@ -333,7 +351,7 @@ sgl_status command_progress_step(command_progress *p, const sgl_step_record *r)
     step_text numbers = { 0 };
     put_numbers(&numbers, p, r);
     if (p->terminal) {
-        print_bar(r, &numbers);
+        print_bar(p, r, &numbers);
         p->line_open = true;
     } else if (r->step % p->every == 0 || r->step == p->first_step || r->step == r->steps) {
         printf("step %lld/%lld%s\n", (long long)r->step, (long long)r->steps, numbers.text);

@@ -24,12 +24,23 @@ json_t *command_number(double value);
 /* The logged numbers of an evaluation as members "eval_NAME". */
 void command_add_logged(json_t *object, int count, const char *const *names, const double *values);
 
+enum { COMMAND_LOG_ROOM = 4096 };
+
+/* How it is to be told. */
+typedef struct command_told {
+    const char *log; /* NULL: none; with "%r" a file for each rank */
+    bool quiet;
+    int64_t columns; /* of the bar, 0: lines instead, -1: as stdout has */
+    int rank;        /* of several; any but 0 is quiet, and logs where there is a file for it */
+} command_told;
+
 typedef struct command_progress {
     sgl_vm *vm;
     sgl_session *session;
     sgl_program *program;
     FILE *log;
-    const char *log_path;
+    char log_path[COMMAND_LOG_ROOM];
+    int columns; /* 0: as the terminal has */
     bool quiet, terminal, line_open;
     int64_t first_step, last_step, every; /* plain lines: every so many steps */
     double peak_flops;                    /* 0: not measured yet */
@@ -44,7 +55,7 @@ typedef struct command_progress {
 
 /* A run that goes on continues its log behind the lines of config's start_step. */
 sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, const sgl_train_config *config,
-                                  const char *log, bool quiet);
+                                  const command_told *told);
 sgl_status command_progress_step(command_progress *p, const sgl_step_record *record);
 sgl_status command_progress_eval(command_progress *p, const sgl_eval_record *record);
 sgl_status command_progress_save(command_progress *p, int64_t step, const char *path);

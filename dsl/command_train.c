@@ -14,22 +14,24 @@
 
 #include <jansson.h>
 
-#include "dsl/command.h"
+#include "dsl/command_folder.h"
 #include "dsl/command_progress.h"
+#include "dsl/command_ranks.h"
 
 typedef struct train_options {
     int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
-    command_settings settings;
+    command_settings settings, mesh; /* of --set; of --mesh */
     const char *data, *out, *resume, *init_from, *log, *device, *profile, *memory;
     bool quiet, trace_nan;
+    command_ranks ranks;
 } train_options;
 
 typedef struct train {
     const train_options *o;
     const char *script;
-    char out[4096];
-    char from[4096]; /* the checkpoint that the run goes on from, "": none */
-    json_t *meta;    /* its meta, whose settings are in use; NULL: none */
+    char out[COMMAND_PATH_ROOM];
+    char from[COMMAND_PATH_ROOM]; /* the checkpoint that the run goes on from, "": none */
+    json_t *meta;                 /* its meta, whose settings are in use; NULL: none */
     sgl_vm *vm;
     sgl_job *job;
     sgl_plan *plan;
@@ -59,45 +61,13 @@ static sgl_status job_integer(const train *t, const char *key, int64_t otherwise
     return SGL_OK;
 }
 
-/* "examples/llama.lua" to "llama.run" */
-static sgl_status name_output(train *t)
-{
-    const char *base = strrchr(t->script, '/');
-    base = base ? base + 1 : t->script;
-    const char *dot = strrchr(base, '.');
-    int length = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
-    int bytes = t->o->out ? snprintf(t->out, sizeof t->out, "%s", t->o->out)
-                          : snprintf(t->out, sizeof t->out, "%.*s.run", length, base);
-    enum { BELOW = 96, MOST = sizeof t->out - 1 - BELOW }; /* for the names of what is written in the folder */
-    if (bytes >= 0 && bytes <= MOST) return SGL_OK;
-    return sgl_fail(t->vm, SGL_LIMIT, "--out: a path of %d bytes is too long, %d are the most", bytes, (int)MOST);
-}
-
-/* No run's checkpoints are written over, or cleared away as old ones, by another run. */
-static sgl_status check_free(const train *t)
-{
-    const char *path, *meta;
-    int64_t step = 0;
-    sgl_status status = sgl_checkpoint_find(t->vm, t->out, &path, &meta, &step);
-    if (status != SGL_OK) return status == SGL_NOT_FOUND ? SGL_OK : status;
-    return sgl_fail(t->vm, SGL_WRONG_STATE,
-                    "%s holds a run already (step %lld): --resume goes on with it, --out names another folder", t->out,
-                    (long long)step);
-}
-
-static bool is_same_folder(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* The last checkpoint of the run, if it is to go on; the folder that it lies in is the run's, unless --out says otherwise. */
 static sgl_status find_start(train *t)
 {
     const char *path, *meta, *asked = t->o->resume;
     char parent[sizeof t->from];
     json_error_t error;
-    if (!asked) return sgl_session_computes(t->session) ? check_free(t) : SGL_OK;
+    if (!asked) return sgl_session_computes(t->session) ? command_folder_free(t->vm, t->out) : SGL_OK;
     sgl_status status = sgl_checkpoint_find(t->vm, *asked ? asked : t->out, &path, &meta, &t->config.start_step);
     if (status != SGL_OK) return status;
     if (strlen(path) >= sizeof t->from) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
@@ -108,19 +78,20 @@ static sgl_status find_start(train *t)
     t->config.evaluated = json_integer_value(json_object_get(t->meta, "evaluated"));
     t->config.start_tokens = json_integer_value(json_object_get(t->meta, "tokens"));
     if (!*asked) return SGL_OK;
-    if (t->o->out) return is_same_folder(dirname(parent), t->out) ? SGL_OK : check_free(t);
+    if (t->o->out) return command_folder_same(dirname(parent), t->out) ? SGL_OK : command_folder_free(t->vm, t->out);
     snprintf(t->out, sizeof t->out, "%s", dirname(parent));
     return SGL_OK;
 }
 
-/* Adds the settings of the run that goes on, without the texts of modules: they are read from their files again. */
+/* Adds the settings of the run that goes on, without the texts of modules: they are read from their files again; and without
+ * its mesh: a checkpoint is of no number of ranks. */
 static sgl_status add_kept_settings(const train *t, command_settings *settings)
 {
     const char *key;
     json_t *value;
     json_object_foreach(json_object_get(t->meta, "settings"), key, value)
     {
-        if (!json_is_string(value) || strncmp(key, "require.", 8) == 0) continue;
+        if (!json_is_string(value) || strncmp(key, "require.", 8) == 0 || strncmp(key, "plan.mesh.", 10) == 0) continue;
         if (!command_set(settings, key, json_string_value(value)))
             return sgl_fail(t->vm, SGL_LIMIT, "%s: it keeps too many settings", t->from);
     }
@@ -144,6 +115,8 @@ static bool add_own_settings(const train_options *o, command_settings *settings,
         if (!command_set(settings, numbers[i].key, storage[i])) return false;
     }
     if (o->memory && !command_set(settings, "plan.memory", o->memory)) return false;
+    for (int i = 0; i < o->mesh.count; i++)
+        if (!command_set(settings, o->mesh.list[i].key, o->mesh.list[i].value)) return false;
     return !o->data || command_set(settings, "data.path", o->data);
 }
 
@@ -319,22 +292,6 @@ static sgl_status configure(train *t)
     return status;
 }
 
-/* Before anything is computed: a run of hours does not end with a folder that cannot be written. */
-static sgl_status make_output(const train *t)
-{
-    char path[sizeof t->out];
-    struct stat info;
-    for (size_t i = 1; i <= strlen(t->out); i++) {
-        if (t->out[i] != '/' && t->out[i]) continue;
-        snprintf(path, sizeof path, "%.*s", (int)i, t->out);
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return sgl_fail(t->vm, SGL_IO, "--out %s: the folder %s cannot be made: %s", t->out, path, strerror(errno));
-    }
-    if (stat(t->out, &info) != 0 || access(t->out, W_OK | X_OK) != 0)
-        return sgl_fail(t->vm, SGL_IO, "--out %s: the folder cannot be written: %s", t->out, strerror(errno));
-    return S_ISDIR(info.st_mode) ? SGL_OK : sgl_fail(t->vm, SGL_IO, "--out %s: it is no folder", t->out);
-}
-
 /* Before the log is opened, which another run may be writing. */
 static sgl_status claim_output(train *t)
 {
@@ -342,7 +299,8 @@ static sgl_status claim_output(train *t)
         t->config.out = NULL;
         return SGL_OK;
     }
-    sgl_status status = make_output(t);
+    if (sgl_session_rank(t->session) > 0) return SGL_OK; /* rank 0 writes */
+    sgl_status status = command_folder_make(t->vm, t->out);
     return status == SGL_OK ? sgl_checkpoint_lock(t->session, t->out) : status;
 }
 
@@ -399,6 +357,19 @@ static sgl_status on_save(void *user, int64_t step, const char *path)
     return command_progress_save(&((train *)user)->progress, step, path);
 }
 
+/* What a run that was asked to stop leaves behind. */
+static void tell_stopped(const train *t)
+{
+    bool is_saved = t->progress.saved && t->progress.saved_step == t->progress.last_step;
+    if (!t->config.out)
+        printf("%s; nothing was computed, nothing is saved\n", sgl_error_message(t->vm));
+    else if (!is_saved)
+        printf("%s; nothing was saved for it\n", sgl_error_message(t->vm));
+    else
+        printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out,
+               t->script, t->out);
+}
+
 static int finish(train *t, sgl_status status)
 {
     command_progress_end(&t->progress);
@@ -406,21 +377,9 @@ static int finish(train *t, sgl_status status)
         sgl_status printed = print_profile(t); /* of a run that is shorter */
         if (printed != SGL_OK) status = printed;
     }
-    if (status == SGL_INTERRUPTED) {
-        bool is_saved = t->progress.saved && t->progress.saved_step == t->progress.last_step;
-        if (!t->o->quiet && !t->config.out)
-            printf("%s; nothing was computed, nothing is saved\n", sgl_error_message(t->vm));
-        else if (!t->o->quiet && !is_saved)
-            printf("%s; nothing was saved for it\n", sgl_error_message(t->vm));
-        else if (!t->o->quiet)
-            printf("%s; saved in %s; `sgl train %s --out %s --resume` goes on\n", sgl_error_message(t->vm), t->out,
-                   t->script, t->out);
-        return command_signal_status();
-    }
-    if (status != SGL_OK) {
-        int code = command_error(t->vm);
-        return status == SGL_NOT_FINITE ? COMMAND_NOT_FINITE : code;
-    }
+    const int code = command_ranks_status(t->vm, t->session, &status);
+    if (status == SGL_INTERRUPTED && !t->o->quiet) tell_stopped(t);
+    if (status != SGL_OK) return status == SGL_NOT_FINITE ? COMMAND_NOT_FINITE : code;
     if (!t->o->quiet) command_progress_summary(&t->progress, t->tokens, t->out);
     if (!t->o->quiet && !t->config.out) printf("device %s: nothing computed, nothing saved\n", t->o->device);
     return COMMAND_OK;
@@ -428,16 +387,22 @@ static int finish(train *t, sgl_status status)
 
 static int run(train *t)
 {
-    sgl_status status = name_output(t);
+    sgl_status status = command_folder_name(t->vm, t->script, t->o->out, t->out);
     if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
+    if (status == SGL_OK) status = command_join(&t->o->ranks, t->session);
     if (status == SGL_OK) status = find_start(t);
     if (status == SGL_OK) status = load(t);
     if (status == SGL_OK) status = prepare(t);
     if (status == SGL_OK)
-        status = command_progress_begin(&t->progress, t->vm, t->session, &t->config, t->o->log, t->o->quiet);
+        status = command_progress_begin(&t->progress, t->vm, t->session, &t->config,
+                                        &(command_told){ .log = t->o->log,
+                                                         .quiet = t->o->quiet,
+                                                         .columns = t->o->ranks.columns,
+                                                         .rank = sgl_session_rank(t->session) });
     if (status != SGL_OK) {
-        int code = command_error(t->vm);
-        return status == SGL_INTERRUPTED ? command_signal_status() : code;
+        const int code = command_ranks_status(t->vm, t->session, &status);
+        if (status == SGL_INTERRUPTED && command_first()) (void)command_error(t->vm);
+        return code;
     }
     t->progress.mean = command_mean_of(t->job);
     t->config.user = t;
@@ -460,7 +425,9 @@ static int64_t steps_to_measure(const char *text)
 
 int command_train(int argc, char **argv)
 {
-    train_options o = { .steps = -1, .save_every = -1, .keep = -1, .eval_every = -1, .seed = -1, .device = "cpu" };
+    train_options o = {
+        .steps = -1, .save_every = -1, .keep = -1, .eval_every = -1, .seed = -1, .device = "cpu", .ranks.columns = -1
+    };
     const command_option options[] = {
         { "--steps", 'i', &o.steps, "N", "length of the run (also of its learning-rate schedule)" },
         { "--stop-at", 'p', &o.stop_at, "N", "leave after step N of the same run, to be resumed" },
@@ -474,7 +441,8 @@ int command_train(int argc, char **argv)
         { "--save-every", 'i', &o.save_every, "N", "a checkpoint every N steps (default: at the end alone)" },
         { "--keep", 'i', &o.keep, "N", "keep the last N checkpoints, 0: all (default 3)" },
         { "--eval-every", 'i', &o.eval_every, "N", "held-out loss every N steps, 0: at the end alone" },
-        { "--log", 's', &o.log, "FILE", "one JSON object per step" },
+        { "--log", 's', &o.log, "FILE",
+          "one JSON object per step; of several ranks that of rank 0, or with %r, which stands for the rank, of each" },
         { "--device", 's', &o.device, "NAME", "cpu (default) or null (plans, computes nothing)" },
         { "--memory", 's', &o.memory, "BYTES",
           "a bound, such as 2GiB: what does not fit is made again in the backward instead of being kept" },
@@ -486,6 +454,9 @@ int command_train(int argc, char **argv)
         { "--trace-nan", 'b', &o.trace_nan, "",
           "look at every number of every step; at the first infinity or NaN that comes of none, tell line, op and what went "
           "in, and leave with status 3" },
+        COMMAND_RANKS_OPTIONS(o.ranks),
+        { "--columns", 'i', &o.ranks.columns, "N",
+          "of the bar of progress, 0: lines (default: as the terminal has, lines where there is none)" },
         { "--quiet", 'b', &o.quiet, "", "print nothing but errors" },
         { 0 },
     };
@@ -500,7 +471,7 @@ int command_train(int argc, char **argv)
         "Traced ones (--trace-nan) take many times as long: nothing is fused, and all numbers are read. An infinity that goes\n"
         "in may come out again (a mask); in fp16 a gradient that overflows is told too, where a run would skip the step.\n"
         "A run lasts the job's steps (1000 when it gives none). Ctrl-C and SIGTERM finish the step, save and leave with\n"
-        "status 130 and 143; a second Ctrl-C leaves within the step, which is lost.",
+        "status 130 and 143; a second Ctrl-C leaves within the step, which is lost. Of several ranks, rank 0 prints.",
         1,
         1,
         options
@@ -510,15 +481,16 @@ int command_train(int argc, char **argv)
     bool helped;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
-    if (o.resume && o.init_from) {
-        fprintf(stderr, "sgl train: --init-from begins a run, --resume goes on with one: give one of them\n");
-        return COMMAND_USAGE;
-    }
+    if (o.resume && o.init_from)
+        return command_usage(&c, "--init-from begins a run, --resume goes on with one: give one of them");
     train t = { .o = &o, .script = positional[0], .measured = steps_to_measure(o.profile) };
-    if (t.measured < 0) {
-        fprintf(stderr, "sgl train: --profile '%s' is no number of steps\n", o.profile);
-        return COMMAND_USAGE;
-    }
+    if (t.measured < 0) return command_usage(&c, "--profile '%s' is no number of steps", o.profile);
+    bool done;
+    code = command_ranks_begin(&c, &o.ranks, argc, argv, &done);
+    if (code != COMMAND_OK || done) return code;
+    code = command_mesh(&c, &o.ranks, &o.mesh);
+    if (code != COMMAND_OK) return code;
+    o.quiet = o.quiet || o.ranks.rank > 0;
     t.vm = command_open(o.threads, stderr);
     if (!t.vm) return COMMAND_FAILED;
     command_signals(t.vm);

@@ -64,8 +64,8 @@ static int command_help(int argc, char **argv)
     printf(
         "\n`sgl COMMAND --help` tells a command's options; `sgl help ops`, nn, optim, models and data list what scripts have,\n"
         "`sgl help NAME` tells of one: sgl help nn.attention\n\n"
-        "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 3 found by train --trace-nan; 130 and 143\n"
-        "stopped in order by Ctrl-C and SIGTERM, after saving.\n");
+        "exit codes: 0 done; 1 failed, with the reason on stderr; 2 wrong usage; 3 found by train --trace-nan; 130, 143,\n"
+        "138 stopped in order by Ctrl-C, SIGTERM, SIGUSR1, after saving; of several ranks that of the first that fails.\n");
     return COMMAND_OK;
 }
 

@@ -67,7 +67,7 @@ sgl_status repl_use_graph(repl *r, const char *which)
     if (status == SGL_NOT_FOUND) return sgl_fail(r->vm, status, COMMAND_NO_GRAPH, r->script, which);
     if (status != SGL_OK) return status;
     sgl_plan *plan = NULL;
-    status = command_plan(r->job, which, &plan);
+    status = command_plan(r->job, which, false, &plan);
     if (status != SGL_OK) return status;
     drop_program(r);
     sgl_plan_free(r->plan);

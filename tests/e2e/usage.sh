@@ -18,7 +18,7 @@ for command in train eval generate export graph memory repl doctor version; do
 done
 run 0 train --help
 says out --steps --stop-at --set --data --out --resume --init-from --save-every --keep --eval-every --log --device --threads \
-    --seed --profile --quiet 'model-flops utilisation' 'products of one step' '130'
+    --seed --profile --mesh --nproc --timeout --columns --quiet 'model-flops utilisation' 'products of one step' '130'
 run 0 generate --help
 says out --prompt --tokens --temperature --top-k --top-p --seed
 run 0 graph --help

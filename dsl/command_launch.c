@@ -1,0 +1,132 @@
+/* command_launch.c -- `--nproc N`: N ranks of this same command line under mpirun.
+ *
+ * Comes in: argv. Goes out: the exit code of the job. Odd invariant: mpirun is a child of its own process group and not this
+ * process itself, because at Ctrl-C and SIGTERM mpirun gives its ranks two seconds to live. Those signals come here, and go
+ * on as SIGUSR1, which mpirun hands to every rank, so that these end in order, however long they save; the third ends mpirun. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+#include <sys/wait.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "dsl/command_launch.h"
+
+static volatile sig_atomic_t launcher, last_number, count;
+
+static void on_signal(int number)
+{
+    last_number = number;
+    count = count + 1;
+    if (launcher > 0) kill((pid_t)launcher, count > 2 ? SIGTERM : SIGUSR1);
+}
+
+/* ---- the child -------------------------------------------------------------------------------------------------------- */
+
+/* Where this process is killed, mpirun ends, and its ranks with it. SIGUSR1 may come before mpirun knows what to do with it. */
+static void become(const char *const *words, const sigset_t *mask, pid_t parent)
+{
+    setpgid(0, 0);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+    if (getppid() != parent) _exit(COMMAND_FAILED);
+    const int nothing = open("/dev/null", O_RDONLY);
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+    signal(SIGUSR1, SIG_IGN);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvp(words[0], (char **)(uintptr_t)words);
+    if (errno == ENOENT)
+        fprintf(stderr, "sgl: --nproc needs %s, which is not installed; `scripts/deps mpi` does that\n", words[0]);
+    else
+        fprintf(stderr, "sgl: --nproc: %s: %s\n", words[0], strerror(errno));
+    _exit(COMMAND_FAILED);
+}
+
+/* ---- this process ------------------------------------------------------------------------------------------------------ */
+
+static int exit_code(int status)
+{
+    if (WIFSIGNALED(status)) return 128 + (count > 0 ? (int)last_number : WTERMSIG(status));
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : COMMAND_FAILED;
+    return code == 128 + SIGUSR1 && count > 0 ? 128 + (int)last_number : code;
+}
+
+static int stand_for(const char *const *words)
+{
+    sigset_t held, mask;
+    struct sigaction action = { .sa_handler = on_signal };
+    int status = 0;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &held, &mask); /* until there is somebody to hand them to */
+    const pid_t parent = getpid(), child = fork();
+    if (child == 0) become(words, &mask, parent);
+    if (child < 0) {
+        fprintf(stderr, "sgl: --nproc: %s\n", strerror(errno));
+        return COMMAND_FAILED;
+    }
+    launcher = (sig_atomic_t)child;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return COMMAND_FAILED;
+    launcher = 0;
+    return exit_code(status);
+}
+
+static bool has_option(const command *c, const char *name)
+{
+    for (const command_option *o = c->options; o->name; o++)
+        if (strcmp(o->name, name) == 0) return true;
+    return false;
+}
+
+/* mpirun gives each rank a terminal of its own making as stdout: what this one is, they learn by an option. */
+static int64_t columns_here(void)
+{
+    struct winsize size = { 0 };
+    if (!isatty(STDOUT_FILENO)) return 0;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+int command_launch(const command *c, const command_ranks *ranks, int argc, char **argv)
+{
+    char own[4096], option[] = "--columns", columns[32];
+    int used = 0, code = COMMAND_FAILED;
+    const char *const *words = NULL;
+    const size_t bytes = ((size_t)argc + 3) * sizeof(char *);
+    sgl_vm *vm = command_open(1, stderr);
+    if (!vm) return COMMAND_FAILED;
+    char **line = sgl_realloc(vm, NULL, 0, bytes);
+    if (!line) {
+        (void)sgl_fail(vm, SGL_OUT_OF_MEMORY, "--nproc: %s", sgl_status_text(SGL_OUT_OF_MEMORY));
+        goto end;
+    }
+    /* By its path: neither the folder nor PATH need be the same where a rank starts. */
+    const ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[length > 0 ? length : 0] = 0;
+    line[used++] = length > 0 ? own : argv[0];
+    line[used++] = argv[1];
+    if (has_option(c, "--columns") && ranks->columns < 0) {
+        snprintf(columns, sizeof columns, "%lld", (long long)columns_here());
+        line[used++] = option;
+        line[used++] = columns;
+    }
+    for (int i = 2; i < argc; i++) line[used++] = argv[i];
+    if (sgl_launch_command(vm, (int)ranks->nproc, used, line, &words) == SGL_OK) code = stand_for(words);
+end:
+    if (!words) code = command_error(vm);
+    sgl_realloc(vm, line, bytes, 0);
+    sgl_close(vm);
+    return code;
+}
