@@ -426,7 +426,7 @@ static bool run_node(walk *w, sglir_id id)
     for (uint32_t i = 0; i < node->out_count; i++) results[i] = zeros_of(g, node->out_first + i);
     interp_call call = { .in = w->in, .g = g, .node = node, .args = args, .results = results };
     bool known = interp_elementwise(&call) || interp_plain(&call) || interp_along(&call) || interp_window(&call) ||
-                 interp_composite(&call);
+                 interp_composite(&call) || interp_mesh(&call);
     for (uint32_t i = 0; i < node->out_count; i++) {
         interp_disturb(&call, i);
         settle(w->in, &results[i]);

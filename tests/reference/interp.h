@@ -35,6 +35,7 @@ typedef struct interp {
     const bool *exact; /* per op: it rounds nothing, and is left alone by the noise; NULL: none is */
     double step;       /* of differences; 0: 1e-3 */
     int side;          /* of differences: 0 central ones, else of the second order to that side, 1 or -1 */
+    const struct interp_rank *rank; /* of a world (interp_world.h); NULL: it runs alone, and exchanges nothing */
     interp_named *inputs, *fetches, *updates;
     int input_count, fetch_count, update_count;
     char error[1024];

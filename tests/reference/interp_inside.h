@@ -19,6 +19,7 @@ bool interp_plain(const interp_call *call);  /* generators, reductions, movement
 bool interp_along(const interp_call *call);  /* along axes: recurrences, orders, what is taken by an index */
 bool interp_window(const interp_call *call); /* windows and convolutions */
 bool interp_composite(const interp_call *call);
+bool interp_mesh(const interp_call *call); /* what ranks exchange, and where one stands; of a world alone */
 
 /* Moves result k as `noise` of interp.h says. */
 void interp_disturb(const interp_call *call, uint32_t k);

@@ -19,6 +19,15 @@ sgl_status sglir_infer_coordinate(const sglir_infer *in)
     return SGL_OK;
 }
 
+sgl_status sglir_infer_share(const sglir_infer *in)
+{
+    int64_t axis = sglir_infer_int(in, "axis");
+    SGLCORE_TRY(sglir_infer_coordinate(in));
+    in->results[0] = sglir_type_make((sgl_dtype)sglir_infer_int(in, "dtype"), 0, NULL);
+    in->results[0].partial = (uint8_t)(1u << axis);
+    return SGL_OK;
+}
+
 static sgl_status axes_of(const sglir_infer *in, unsigned *axes)
 {
     int64_t given = sglir_infer_int(in, "axes");

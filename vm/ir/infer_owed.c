@@ -120,6 +120,22 @@ static sgl_status carry_grad(const sglir_infer *in)
     return SGL_OK;
 }
 
+/* Each argument that owes stands in a group of its own, and none owes what another does: a sum over one axis times a sum
+ * over another is the sum over both of the products, since each factor is the same along the other's axis. */
+static bool owes_apart(const sglir_infer *in, unsigned *owed)
+{
+    const char *linear = sglir_ops[in->op].linear;
+    bool apart = linear[0] != '\0' && is_linear_here(in);
+    *owed = 0;
+    for (int i = 0; linear[i] != '\0' && apart; i++) apart = i % 2 == 0 ? linear[i] != '*' : linear[i] == '|';
+    for (int i = 0; i < in->arg_count && apart; i++) {
+        unsigned mine = owed_by(sglir_infer_arg(in, i));
+        apart = (*owed & mine) == 0 && (mine == 0 || strchr(linear, '0' + i) != NULL);
+        *owed |= mine;
+    }
+    return apart;
+}
+
 static sgl_status carry_owed(const sglir_infer *in)
 {
     int first = 0;
@@ -134,7 +150,7 @@ static sgl_status carry_owed(const sglir_infer *in)
     for (const char *group = sglir_ops[in->op].linear, *next; *group != '\0' && !fits && is_linear_here(in);
          group = next)
         fits = group_fits(in, group, group_length(group, &next), owed);
-    if (!fits) return refuse_owed(in, first);
+    if (!fits && !owes_apart(in, &owed)) return refuse_owed(in, first);
     for (int i = 0; i < *in->count; i++) {
         in->results[i].partial = (uint8_t)(owed & (SCALED - 1));
         in->results[i].scaled = (owed & SCALED) != 0;
@@ -204,6 +220,19 @@ static bool is_part_written_back(const sglir_infer *in, int axis)
     return axis == SGLIR_AXIS_MICRO && sglir_infer_arg(in, 1)->sharded[axis] == (int)sglir_infer_int(in, "axis");
 }
 
+/* A slice that hands out parts of what is one part of `axis` already: what is left stays one of it. */
+static bool is_cut_further(const sglir_infer *in, int axis)
+{
+    if (in->op != SGLIR_OP_DYNAMIC_SLICE) return false;
+    const sglir_named *layout = sglir_infer_attr(in, "layout");
+    int cut = (int)sglir_infer_int(in, "axis");
+    bool hands_out = false;
+    for (int64_t i = 0; i < layout->i; i++) hands_out = hands_out || (i != axis && layout->ints[i] == cut);
+    if (!hands_out || sglir_infer_arg(in, 0)->sharded[axis] != cut) return false;
+    in->results[0].sharded[axis] = (int8_t)cut;
+    return true;
+}
+
 static int first_split(const sglir_infer *in, int axis)
 {
     for (int i = 0; i < in->arg_count; i++) {
@@ -251,7 +280,7 @@ static sgl_status carry_split(const sglir_infer *in)
             SGLCORE_TRY(split_concat(in, axis));
             continue;
         }
-        if (is_part_written_back(in, axis)) continue;
+        if (is_part_written_back(in, axis) || is_cut_further(in, axis)) continue;
         sglir_view view;
         if (!labelled && (!view_of(in, &view) || !sglir_labels_of_view(&view, &labels)))
             return sglir_infer_fail(in, "argument %d is split over %s; the op takes whole values: gather it first",

@@ -65,10 +65,8 @@ static int leader(const sglir_type *type, int first, int stop)
 }
 
 /* Row-major order keeps runs of dims with equal products together; of each run the leading dims run together. */
-bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
+static void label_runs(const sglir_type *x, const sglir_type *y, sglir_labels *l)
 {
-    const sglir_type *x = v->args[0], *y = v->results[0];
-    if (sglir_elements(x) == 0) return false; /* products do not tell runs apart */
     int i = 0, j = 0;
     while (i < x->rank || j < y->rank) {
         int first_i = i, first_j = j;
@@ -87,13 +85,20 @@ bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
         l->args[0][lead_x] = (int8_t)label;
         if (lead_y >= 0) l->results[0][lead_y] = (int8_t)label;
     }
+}
+
+bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
+{
+    const sglir_type *x = v->args[0], *y = v->results[0];
+    bool empty = sglir_elements(x) == 0; /* products do not tell runs apart */
+    if (!empty) label_runs(x, y, l);
     const sglir_named *layout = sglir_label_attr(v, "layout"); /* says which dim it is where extents of 1 do not */
     for (int axis = 0; axis < layout->i && axis < SGLIR_AXIS_COUNT; axis++) {
         int from = x->sharded[axis], to = (int)layout->ints[axis];
-        if (from < 0 || to < 0 || to >= y->rank || x->dims[from] != 1) continue;
+        if (from < 0 || to < 0 || to >= y->rank || x->dims[from] > 1) continue;
         l->args[0][from] = l->results[0][to] = (int8_t)sglir_label(l);
     }
-    return true;
+    return !empty || layout->i > 0;
 }
 
 bool sglir_labels_broadcast(const sglir_view *v, sglir_labels *l)

@@ -25,6 +25,7 @@
 #include "core/io.h"
 #include "core/knob.h"
 #include "passes/pass.h"
+#include "plan/mesh.h"
 
 const sglpass sglpass_pipeline[] = {
     { "simplify", sglpass_simplify, SGLIR_LOGICAL, true, "constants, common subexpressions, dead nodes, algebra" },
@@ -183,12 +184,11 @@ static sgl_status check_names(sglcore_env *env, const char *what, const char *li
 static sgl_status check_asked(const sglpass_context *context)
 {
     sglcore_env *env = context->env;
-    int64_t ranks = 1;
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
-        if (axis != SGLIR_AXIS_MICRO) ranks *= context->plan->mesh[axis];
-    if (ranks != 1)
-        return sglcore_fail(env, SGL_UNSUPPORTED, "plan: the mesh spans %lld ranks; this version runs on one",
-                            (long long)ranks);
+    int64_t ranks;
+    SGLCORE_TRY(sglplan_mesh_size(env, context->plan, &ranks));
+    if (context->rank < 0 || context->rank >= ranks)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: there is no rank %lld in a mesh of %lld",
+                            (long long)context->rank, (long long)ranks);
     SGLCORE_TRY(check_names(env, "plan: disable", context->plan->disable, true));
     SGLCORE_TRY(check_names(env, "SGL_DISABLE", sglcore_knob_text(SGLCORE_KNOB_DISABLE), true));
     return check_names(env, "SGL_DUMP", sglcore_knob_text(SGLCORE_KNOB_DUMP), false);

@@ -1,11 +1,118 @@
-/* shard.c -- layouts over the ranks of a mesh.
+/* shard.c -- layouts over the ranks of a mesh: from the whole step to that of one rank.
  *
- * In: a step over the whole batch, plan->mesh. Out: the same, as one rank. A plan of one rank leaves all as it is. */
-#include "passes/pass.h"
+ * In: a step over the whole batch, forward, backward and optimizer in one graph; plan->mesh. Out: the same mathematics as one
+ * rank of the mesh runs it: local extents, and exchanges where a value is wanted otherwise than it is there.
+ *   forms   per axis a value is whole, split along a dimension, or partial (a sum over the axis is owed); feeds begin split
+ *           along their rows over the data axes (shard.h)
+ *   choose  each node, makers before users, runs along labels of ops.def, or carries sums it is linear in, or takes whole
+ *           values: whatever sends the fewest bytes; gradients so stay partial until something that is not linear wants them
+ *   turn    a value is brought into another form once, and found again by all who want it so
+ *   region  loops and branches of the script: carries take the forms in which the body gives them back
+ * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because no node
+ * divides here: a mean is a sum and a count (means are taken apart first). Ranks with equal parts get equal graphs: what
+ * differs between them is read from `coordinate`. */
+#include "passes/shard.h"
+
+/* A mean over parts would divide by the local count: it becomes the sum and the count that it is. */
+static bool take_apart(sglir_rewrite *rewrite, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(rewrite->from, id);
+    if (node->op != SGLIR_OP_MEAN) return false;
+    sglir_id x = rewrite->map[sglir_arg(rewrite->from, node, 0)];
+    sglir_set_origin_of(rewrite->to, &rewrite->from->origins.data[node->origin], rewrite->from);
+    sglir_compose_rule(SGLIR_OP_MEAN)(rewrite->to, rewrite->from, node, &x, &rewrite->map[node->out_first]);
+    return true;
+}
+
+sgl_status sglpass_emit_nodes(sglpass_sharder *s, sglir_id region)
+{
+    for (int64_t i = 0; i < s->from->regions.data[region].nodes.count; i++) {
+        sglir_id id = s->from->regions.data[region].nodes.data[i];
+        const sglir_node *node = sglir_node_at(s->from, id);
+        int64_t forms = s->forms.count;
+        sglpass_way run;
+        if (!s->live[id]) continue;
+        if (node->op == SGLIR_OP_INPUT) {
+            SGLCORE_TRY(sglpass_emit_input(s, id));
+        } else if (sglir_is_control(node)) {
+            SGLCORE_TRY(sglpass_emit_control(s, id));
+        } else {
+            SGLCORE_TRY(sglpass_choose(s, id, &run));
+            SGLCORE_TRY(sglpass_emit(s, &run));
+        }
+        s->forms.count = forms;
+    }
+    return sglir_status(s->to);
+}
+
+static void emit_coordinates(sglpass_sharder *s)
+{
+    sglir_set_origin(s->to, "", 0, "", s->rewrite.pass);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        const sglir_named attr = SGLIR_I("axis", axis);
+        s->coordinate[axis] = SGLIR_NONE;
+        if (sglpass_extent(s, axis) > 1)
+            s->coordinate[axis] = sglir_emit(s->to, SGLIR_OP_COORDINATE, NULL, 0, &attr, 1, NULL);
+    }
+}
+
+/* Fetches are whole on every rank; a state is kept as it came. */
+static void emit_outputs(sglpass_sharder *s)
+{
+    for (int64_t i = 0; i < s->from->outputs.count; i++) {
+        const sglir_output *output = &s->from->outputs.data[i];
+        const char *name = sglcore_string(s->from->strings, output->name);
+        sglpass_form form = sglpass_form_whole();
+        if (output->role == SGLIR_UPDATE) form = sglpass_first(s, sglir_input_find(s->from, name))->form;
+        sglir_id value = sglpass_take(s, output->value, &form);
+        if (s->to->status == SGL_OK) sglir_output_add(s->to, output->role, name, value);
+    }
+}
+
+static sgl_status lay_out(sglpass_sharder *s, sglir_graph **out)
+{
+    sglcore_arena arena = { .env = s->env };
+    uint8_t *live = sglcore_arena_alloc(&arena, (size_t)s->from->nodes.count);
+    s->latest = sglcore_arena_alloc(&arena, (size_t)s->from->values.count * sizeof *s->latest);
+    s->live = live;
+    sgl_status status = live && s->latest ? sglir_mark_live(s->from, live) : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK) status = sglir_rewrite_begin(s->env, s->from, "shard", NULL, &s->rewrite);
+    if (status == SGL_OK) {
+        s->to = s->rewrite.to;
+        emit_coordinates(s);
+        status = sglpass_emit_nodes(s, 0);
+        if (status == SGL_OK) emit_outputs(s);
+        if (status != SGL_OK) sglir_stick(s->to, status);
+        status = sglir_rewrite_end(&s->rewrite, false, out);
+    }
+    sglcore_vec_free(s->env, &s->made);
+    sglcore_vec_free(s->env, &s->forms);
+    sglcore_vec_free(s->env, &s->ids);
+    sglcore_arena_free(&arena);
+    return status;
+}
 
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
-    sgl_status status = sglir_rewrite_graph(context->env, in, "shard", NULL, NULL, out);
-    if (status == SGL_OK) sglpass_say(context, in, *out, false);
+    int64_t ranks;
+    sglir_graph *apart;
+    *out = NULL;
+    SGLCORE_TRY(sglplan_mesh_size(context->env, context->plan, &ranks));
+    if (ranks == 1) {
+        SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", NULL, NULL, out));
+        sglpass_say(context, in, *out, false);
+        return SGL_OK;
+    }
+    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", take_apart, NULL, &apart));
+    sglpass_sharder s = { .context = context,
+                          .env = context->env,
+                          .from = apart,
+                          .at = sglplan_mesh_coordinate(context->plan, context->rank) };
+    sglir_graph *tried = NULL; /* holds what was tried in regions, too */
+    sgl_status status = lay_out(&s, &tried);
+    if (status == SGL_OK) status = sglir_rewrite_graph(context->env, tried, "shard", NULL, NULL, out);
+    if (status == SGL_OK) sglpass_say(context, in, *out, true);
+    sglir_graph_free(tried);
+    sglir_graph_free(apart);
     return status;
 }

@@ -4,20 +4,19 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* From the slowest to the fastest. */
-static const uint8_t order[] = { SGLIR_AXIS_PP, SGLIR_AXIS_DP, SGLIR_AXIS_FSDP,
-                                 SGLIR_AXIS_EP, SGLIR_AXIS_CP, SGLIR_AXIS_TP };
-enum { AXES = sizeof order };
+enum { AXES = SGLPLAN_MESH_AXES };
+const uint8_t sglplan_mesh_order[AXES] = { SGLIR_AXIS_PP, SGLIR_AXIS_DP, SGLIR_AXIS_FSDP,
+                                           SGLIR_AXIS_EP, SGLIR_AXIS_CP, SGLIR_AXIS_TP };
 
 sgl_status sglplan_mesh_size(sglcore_env *env, const sglplan *plan, int64_t *ranks)
 {
     int64_t size = 1;
     for (int i = 0; i < AXES; i++) {
-        int64_t extent = plan->mesh[order[i]];
+        int64_t extent = plan->mesh[sglplan_mesh_order[i]];
         if (extent < 1 || extent > SGLPLAN_MOST_RANKS / size) {
             return sglcore_fail(env, SGL_INVALID_ARGUMENT,
                                 "plan: a mesh has at most %" PRId64 " ranks; %s=%" PRId64 " makes it larger",
-                                SGLPLAN_MOST_RANKS, sglir_axis_name(order[i]), extent);
+                                SGLPLAN_MOST_RANKS, sglir_axis_name(sglplan_mesh_order[i]), extent);
         }
         size *= extent;
     }
@@ -29,8 +28,8 @@ sglplan_coordinate sglplan_mesh_coordinate(const sglplan *plan, int64_t rank)
 {
     sglplan_coordinate c = { 0 };
     for (int i = AXES - 1; i >= 0; i--) {
-        c.at[order[i]] = rank % plan->mesh[order[i]];
-        rank /= plan->mesh[order[i]];
+        c.at[sglplan_mesh_order[i]] = rank % plan->mesh[sglplan_mesh_order[i]];
+        rank /= plan->mesh[sglplan_mesh_order[i]];
     }
     return c;
 }
@@ -38,7 +37,8 @@ sglplan_coordinate sglplan_mesh_coordinate(const sglplan *plan, int64_t rank)
 int64_t sglplan_mesh_rank(const sglplan *plan, const sglplan_coordinate *coordinate)
 {
     int64_t rank = 0;
-    for (int i = 0; i < AXES; i++) rank = rank * plan->mesh[order[i]] + coordinate->at[order[i]];
+    for (int i = 0; i < AXES; i++)
+        rank = rank * plan->mesh[sglplan_mesh_order[i]] + coordinate->at[sglplan_mesh_order[i]];
     return rank;
 }
 
@@ -47,7 +47,7 @@ static bool has(sglplan_axes axes, int axis) { return (axes & SGLPLAN_AXIS(axis)
 int64_t sglplan_group_size(const sglplan *plan, sglplan_axes axes)
 {
     int64_t size = 1;
-    for (int i = 0; i < AXES; i++) size *= has(axes, order[i]) ? plan->mesh[order[i]] : 1;
+    for (int i = 0; i < AXES; i++) size *= has(axes, sglplan_mesh_order[i]) ? plan->mesh[sglplan_mesh_order[i]] : 1;
     return size;
 }
 
@@ -56,7 +56,8 @@ int64_t sglplan_group_place(const sglplan *plan, sglplan_axes axes, int64_t rank
     sglplan_coordinate c = sglplan_mesh_coordinate(plan, rank);
     int64_t place = 0;
     for (int i = 0; i < AXES; i++) {
-        if (has(axes, order[i])) place = place * plan->mesh[order[i]] + c.at[order[i]];
+        if (has(axes, sglplan_mesh_order[i]))
+            place = place * plan->mesh[sglplan_mesh_order[i]] + c.at[sglplan_mesh_order[i]];
     }
     return place;
 }
@@ -65,9 +66,9 @@ int64_t sglplan_group_member(const sglplan *plan, sglplan_axes axes, int64_t ran
 {
     sglplan_coordinate c = sglplan_mesh_coordinate(plan, rank);
     for (int i = AXES - 1; i >= 0; i--) {
-        if (!has(axes, order[i])) continue;
-        c.at[order[i]] = place % plan->mesh[order[i]];
-        place /= plan->mesh[order[i]];
+        if (!has(axes, sglplan_mesh_order[i])) continue;
+        c.at[sglplan_mesh_order[i]] = place % plan->mesh[sglplan_mesh_order[i]];
+        place /= plan->mesh[sglplan_mesh_order[i]];
     }
     return sglplan_mesh_rank(plan, &c);
 }
@@ -77,8 +78,8 @@ const char *sglplan_axes_text(sglplan_axes axes, char *text, size_t size)
     size_t at = 0;
     text[0] = '\0';
     for (int i = 0; i < AXES; i++) {
-        if (!has(axes, order[i])) continue;
-        const char *name = sglir_axis_name(order[i]);
+        if (!has(axes, sglplan_mesh_order[i])) continue;
+        const char *name = sglir_axis_name(sglplan_mesh_order[i]);
         size_t length = strlen(name) + (at > 0);
         if (at + length >= size) break;
         if (at > 0) text[at++] = '+';
@@ -100,8 +101,9 @@ sglplan_part sglplan_part_along(const sglplan *plan, sglplan_axes axes, int64_t 
     sglplan_coordinate c = sglplan_mesh_coordinate(plan, rank);
     sglplan_part all = { .size = extent };
     for (int i = 0; i < AXES; i++) {
-        if (!has(axes, order[i])) continue;
-        sglplan_part part = sglplan_part_of(all.size, unit, plan->mesh[order[i]], c.at[order[i]]);
+        if (!has(axes, sglplan_mesh_order[i])) continue;
+        sglplan_part part =
+            sglplan_part_of(all.size, unit, plan->mesh[sglplan_mesh_order[i]], c.at[sglplan_mesh_order[i]]);
         all = (sglplan_part){ .offset = all.offset + part.offset, .size = part.size };
     }
     return all;

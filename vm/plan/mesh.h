@@ -13,6 +13,10 @@ typedef uint32_t sglplan_axes;
 /* Axes that hold different samples, for values that are not experts. */
 #define SGLPLAN_DATA_AXES (SGLPLAN_AXIS(SGLIR_AXIS_DP) | SGLPLAN_AXIS(SGLIR_AXIS_FSDP) | SGLPLAN_AXIS(SGLIR_AXIS_EP))
 
+/* The axes of ranks, from the slowest to the fastest. */
+enum { SGLPLAN_MESH_AXES = SGLIR_AXIS_COUNT - 1 };
+extern const uint8_t sglplan_mesh_order[SGLPLAN_MESH_AXES];
+
 typedef struct sglplan_coordinate {
     int64_t at[SGLIR_AXIS_COUNT]; /* MICRO: 0 */
 } sglplan_coordinate;

@@ -1,0 +1,235 @@
+/* interp_world.c -- ranks as threads that meet in exchanges. In and out: interp_world.h. */
+#include "interp_world.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "interp_inside.h"
+
+typedef struct world {
+    const sglplan *plan;
+    int count;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int arrived, turn; /* of a meeting; whose number goes up when all are there */
+    bool failed;
+    const interp_call *calls[INTERP_MOST_RANKS];
+} world;
+
+typedef struct interp_rank {
+    world *world;
+    int64_t rank;
+    interp *in;
+    const sglir_graph *graph;
+    bool good;
+} interp_rank;
+
+/* ---- meeting ------------------------------------------------------------------------------------------------------- */
+
+static void give_up(world *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    w->failed = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+/* False: a rank has failed, and will not come. */
+static bool meet(world *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    int turn = w->turn;
+    if (++w->arrived == w->count) {
+        w->arrived = 0;
+        w->turn++;
+        pthread_cond_broadcast(&w->changed);
+    }
+    while (w->turn == turn && !w->failed) pthread_cond_wait(&w->changed, &w->mutex);
+    bool good = !w->failed;
+    pthread_mutex_unlock(&w->mutex);
+    return good;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------------------------------- */
+
+/* Copies a block of `to` elements, at `offset` of from's index. */
+static void copy_block(interp_tensor *to, const interp_tensor *from, const int64_t *offset)
+{
+    int64_t index[SGL_MAX_RANK];
+    for (int64_t e = 0; e < to->count; e++) {
+        interp_unravel(e, to->rank, to->dims, index);
+        for (int d = 0; d < to->rank; d++) index[d] += offset[d];
+        interp_move(to, e, from, interp_ravel(from->rank, from->dims, index));
+    }
+}
+
+interp_tensor interp_part_of(const interp_tensor *whole, const sglplan *plan, int64_t rank, const int64_t *layout)
+{
+    int64_t dims[SGL_MAX_RANK], offset[SGL_MAX_RANK];
+    for (int d = 0; d < whole->rank; d++) {
+        sglplan_axes axes = 0;
+        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) axes |= layout[axis] == d ? SGLPLAN_AXIS(axis) : 0;
+        sglplan_part part = sglplan_part_along(plan, axes, rank, whole->dims[d], 1);
+        offset[d] = part.offset;
+        dims[d] = part.size;
+    }
+    interp_tensor part = interp_tensor_new(whole->dtype, whole->rank, dims);
+    copy_block(&part, whole, offset);
+    return part;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------------------------------ */
+
+static void add(interp_tensor *sum, const interp_tensor *term)
+{
+    for (int64_t e = 0; e < sum->count; e++) {
+        if (sum->floats)
+            sum->floats[e] += term->floats[e];
+        else
+            sum->ints[e] += term->ints[e];
+    }
+}
+
+static void reduce(const interp_rank *r, const interp_call *call, sglplan_axes axes, interp_tensor *result)
+{
+    const sglplan *plan = r->world->plan;
+    bool most = call->node->op == SGLIR_OP_ALL_MAX;
+    for (int64_t place = 0; place < sglplan_group_size(plan, axes); place++) {
+        int64_t member = sglplan_group_member(plan, axes, r->rank, place);
+        const interp_tensor *theirs = r->world->calls[member]->args[0];
+        for (int64_t e = 0; e < result->count && most; e++) {
+            double value = interp_get(theirs, e), have = interp_get(result, e);
+            if (place == 0 || value > have || value != value) interp_set(result, e, value);
+        }
+        if (!most) add(result, theirs);
+    }
+}
+
+/* Rows of all, one behind another. */
+static void gather(const interp_rank *r, sglplan_axes axes, interp_tensor *result)
+{
+    const sglplan *plan = r->world->plan;
+    int64_t at = 0;
+    for (int64_t place = 0; place < sglplan_group_size(plan, axes); place++) {
+        const interp_tensor *theirs = r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->args[0];
+        for (int64_t e = 0; e < theirs->count && at < result->count; e++, at++) interp_move(result, at, theirs, e);
+    }
+}
+
+/* The rows of this rank of a sum, behind those of the ranks before it. */
+static void scatter(const interp_rank *r, const interp_call *call, sglplan_axes axes, interp_tensor *result)
+{
+    const sglplan *plan = r->world->plan;
+    const interp_tensor *x = call->args[0];
+    interp_tensor sum = interp_tensor_new(x->dtype, x->rank, x->dims);
+    int64_t row = x->dims[0] ? x->count / x->dims[0] : 0, before = 0;
+    reduce(r, call, axes, &sum);
+    for (int64_t place = 0; place < sglplan_group_place(plan, axes, r->rank); place++)
+        before += r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->results[0].count;
+    for (int64_t e = 0; e < result->count && before + e < x->dims[0] * row; e++)
+        interp_move(result, e, &sum, before + e);
+    interp_tensor_free(&sum);
+}
+
+static bool same_exchange(const interp_rank *r, const interp_call *call)
+{
+    for (int i = 0; i < r->world->count; i++) {
+        const interp_call *other = r->world->calls[i];
+        if (other->node->op != call->node->op || interp_int(other, "axes") != interp_int(call, "axes")) return false;
+    }
+    return true;
+}
+
+static bool exchange(const interp_rank *r, const interp_call *call)
+{
+    sglplan_axes axes = (sglplan_axes)interp_int(call, "axes");
+    r->world->calls[r->rank] = call;
+    if (!meet(r->world)) return true;
+    bool same = same_exchange(r, call);
+    if (!same) {
+        snprintf(call->in->error, sizeof call->in->error, "rank %d meets the others in another exchange", (int)r->rank);
+        give_up(r->world);
+        return true;
+    }
+    switch (call->node->op) {
+    case SGLIR_OP_ALL_GATHER: gather(r, axes, &call->results[0]); break;
+    case SGLIR_OP_REDUCE_SCATTER: scatter(r, call, axes, &call->results[0]); break;
+    default: reduce(r, call, axes, &call->results[0]); break;
+    }
+    meet(r->world); /* nobody's argument goes before all have read it */
+    return true;
+}
+
+bool interp_mesh(const interp_call *call)
+{
+    const interp_rank *r = call->in->rank;
+    uint16_t op = call->node->op;
+    if (r == NULL) return false;
+    if (sglir_ops[op].flags & SGLIR_EXCHANGE) return exchange(r, call);
+    if (op != SGLIR_OP_COORDINATE && op != SGLIR_OP_SHARE) return false;
+    int64_t at = sglplan_mesh_coordinate(r->world->plan, r->rank).at[interp_int(call, "axis")];
+    interp_set(&call->results[0], 0, op == SGLIR_OP_SHARE ? at == 0 : (double)at);
+    return true;
+}
+
+/* ---- the call ------------------------------------------------------------------------------------------------------- */
+
+static void hand_inputs(const interp *whole, interp_rank *r)
+{
+    const sglir_graph *g = r->graph;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        int count;
+        if (node->op != SGLIR_OP_INPUT) continue;
+        const char *name = sglir_attr_string(g, node, "name");
+        const int64_t *layout = sglir_attr_ints(g, node, "layout", &count);
+        for (int i = 0; i < whole->input_count; i++) {
+            if (strcmp(whole->inputs[i].name, name) != 0) continue;
+            if (count == 0) {
+                interp_input(r->in, name, &whole->inputs[i].tensor);
+                continue;
+            }
+            interp_tensor part = interp_part_of(&whole->inputs[i].tensor, r->world->plan, r->rank, layout);
+            interp_input(r->in, name, &part);
+            interp_tensor_free(&part);
+        }
+    }
+}
+
+static void *run_rank(void *user)
+{
+    interp_rank *r = user;
+    r->good = interp_run(r->in, r->graph) && !r->world->failed;
+    if (!r->good) give_up(r->world);
+    return NULL;
+}
+
+bool interp_world_run(const interp *whole, const sglplan *plan, const sglir_graph *const *graphs, interp *ranks)
+{
+    world w = { .plan = plan, .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+    interp_rank all[INTERP_MOST_RANKS];
+    pthread_t threads[INTERP_MOST_RANKS];
+    bool good = true;
+    w.count = (int)sglplan_group_size(plan, ~(sglplan_axes)0);
+    if (w.count > INTERP_MOST_RANKS) abort();
+    for (int i = 0; i < w.count; i++) {
+        all[i] = (interp_rank){ .world = &w, .rank = i, .in = &ranks[i], .graph = graphs[i] };
+        ranks[i].round = whole->round;
+        ranks[i].rank = &all[i];
+        hand_inputs(whole, &all[i]);
+    }
+    for (int i = 0; i < w.count; i++) {
+        if (pthread_create(&threads[i], NULL, run_rank, &all[i]) != 0) abort();
+    }
+    for (int i = 0; i < w.count; i++) pthread_join(threads[i], NULL);
+    for (int i = w.count; i-- > 0;) {
+        ranks[i].rank = NULL;
+        good = good && all[i].good;
+        if (ranks[i].error[0]) memmove(ranks[0].error, ranks[i].error, sizeof ranks[0].error);
+    }
+    pthread_mutex_destroy(&w.mutex);
+    pthread_cond_destroy(&w.changed);
+    return good;
+}

@@ -1,0 +1,189 @@
+/* test_shard.c -- layouts over ranks: whatever mesh a step is laid out over, its numbers are those of one rank, on every rank;
+ * rows that no number of ranks divides; exchanges are no more than must be. All ranks run under the plain interpreter, each in a
+ * thread. ctest: timeout 600 */
+#include "fault.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "passes/pass.h"
+#include "tests/reference/interp_world.h"
+#include "tests/support/ir_case.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/random_program.h"
+#include "tests/support/transformer_graph.h"
+
+typedef struct mesh_case {
+    const char *name;
+    int64_t extents[SGLIR_AXIS_COUNT];
+    int64_t micro;
+} mesh_case;
+
+static const mesh_case meshes[] = {
+    { "dp=2", { [SGLIR_AXIS_DP] = 2 }, 1 },
+    { "dp=3", { [SGLIR_AXIS_DP] = 3 }, 1 },
+    { "dp=2,fsdp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2 }, 1 },
+};
+enum { MESHES = sizeof meshes / sizeof meshes[0] };
+
+static sglplan plan_of(const mesh_case *c)
+{
+    sglplan plan;
+    sglplan_init(&plan);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (c->extents[axis] > 0) plan.mesh[axis] = c->extents[axis];
+    }
+    plan.mesh[SGLIR_AXIS_MICRO] = c->micro;
+    return plan;
+}
+
+static void print_graph(sglcore_env *env, const sglir_graph *g)
+{
+    sglcore_text text = ir_case_print(env, g);
+    fprintf(stderr, "%s\n", text.data); /* longer than cmocka prints */
+    sglcore_text_free(env, &text);
+}
+
+/* g as the rank runs it, up to the pass. */
+static sglir_graph *laid_out(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t rank,
+                             const char *until)
+{
+    sglir_graph *made = NULL;
+    sglpass_context context = { .env = env, .plan = plan, .rank = rank };
+    if (sglpass_run(&context, g, until, &made) != SGL_OK) {
+        print_graph(env, g);
+        fail_msg("rank %d: %s", (int)rank, env->message);
+    }
+    if (sglir_verify(made, SGLIR_PER_RANK) != SGL_OK) fail_msg("rank %d: %s", (int)rank, env->message);
+    return made;
+}
+
+static int count_op(const sglir_graph *g, sglir_op op)
+{
+    int count = 0;
+    for (int64_t n = 0; n < g->nodes.count; n++) count += g->nodes.data[n].op == op;
+    return count;
+}
+
+/* Lays g out over the mesh, runs all ranks, and holds each one's results against those of the whole. */
+static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g, const mesh_case *c,
+                       const interp *whole, ir_tolerance tolerance, int *exchanges)
+{
+    sglplan plan = plan_of(c);
+    const char *until = c->micro > 1 ? "micro" : "shard";
+    int64_t ranks = sglplan_group_size(&plan, ~(sglplan_axes)0);
+    sglir_graph *graphs[INTERP_MOST_RANKS];
+    interp in[INTERP_MOST_RANKS] = { { 0 } };
+    ir_message message;
+    for (int64_t r = 0; r < ranks; r++) graphs[r] = laid_out(env, g, &plan, r, until);
+    bool good = interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in);
+    if (!good) {
+        print_graph(env, graphs[0]);
+        fail_msg("%s over %s: %s", name, c->name, in[0].error);
+    }
+    for (int64_t r = 0; r < ranks; r++) {
+        if (ir_case_same_results(whole, &in[r], graphs[r], tolerance, &message)) continue;
+        print_graph(env, graphs[r]);
+        fail_msg("%s over %s, rank %d: %s", name, c->name, (int)r, message.text);
+    }
+    for (int op = 0; exchanges && op < SGLIR_OP_COUNT; op++) {
+        if (sglir_ops[op].flags & SGLIR_EXCHANGE) exchanges[op] += count_op(graphs[0], (sglir_op)op);
+    }
+    for (int64_t r = 0; r < ranks; r++) {
+        interp_free(&in[r]);
+        sglir_graph_free(graphs[r]);
+    }
+}
+
+/* ---- random graphs ---------------------------------------------------------------------------------------------------- */
+
+static void test_random_graphs(void **state)
+{
+    (void)state;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    int exchanges[SGLIR_OP_COUNT] = { 0 };
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        sglplan alone;
+        sglplan_init(&alone);
+        sglir_graph *g = random_graph(&env, seed);
+        assert_non_null(g);
+        sglir_graph *expanded = laid_out(&env, g, &alone, 0, "autodiff");
+        interp whole = { 0 };
+        char name[32];
+        snprintf(name, sizeof name, "seed %d", (int)seed);
+        ir_case_fill(&whole, g, seed);
+        if (!interp_run(&whole, expanded)) fail_msg("%s: %s", name, whole.error);
+        for (int i = 0; i < MESHES; i++)
+            check_mesh(&env, name, g, &meshes[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, exchanges);
+        interp_free(&whole);
+        sglir_graph_free(expanded);
+        sglir_graph_free(g);
+    }
+    assert_true(exchanges[SGLIR_OP_ALL_REDUCE] > 100);
+    assert_true(exchanges[SGLIR_OP_ALL_GATHER] > 100);
+}
+
+/* ---- random programs -------------------------------------------------------------------------------------------------- */
+
+/* All results of b are those of a, but for roundings. */
+static bool is_settled(const interp *a, const interp *b)
+{
+    for (int update = 0; update < 2; update++) {
+        const interp_named *list = update ? a->updates : a->fetches;
+        for (int i = 0; i < (update ? a->update_count : a->fetch_count); i++) {
+            const interp_tensor *x = &list[i].tensor;
+            const interp_tensor *y = update ? interp_update(b, list[i].name) : interp_fetch(b, list[i].name);
+            double largest = 1;
+            for (int64_t e = 0; e < x->count; e++) largest = fmax(largest, fabs(interp_get(x, e)));
+            for (int64_t e = 0; e < x->count; e++) {
+                if (!(fabs(interp_get(x, e) - interp_get(y, e)) <= 1e-11 * largest)) return false; /* NaN, too */
+            }
+        }
+    }
+    return true;
+}
+
+/* Programs over all ops, with regions; not those in which a rounding of a double moves much, or numbers are not finite. */
+static void test_random_programs(void **state)
+{
+    (void)state;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    enum { PROGRAMS = 120 };
+    int compared = 0, looped = 0;
+    for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
+        sglplan alone;
+        random_traits traits;
+        sglplan_init(&alone);
+        sglir_graph *g = random_program(&env, seed, &traits);
+        assert_non_null(g);
+        sglir_graph *expanded = laid_out(&env, g, &alone, 0, "autodiff");
+        interp whole = { 0 }, moved = { .fine = true, .noise = seed };
+        char name[32];
+        snprintf(name, sizeof name, "program %d", (int)seed);
+        op_case_fill(&whole, g, 3);
+        op_case_fill(&moved, g, 3);
+        if (!interp_run(&whole, expanded) || !interp_run(&moved, expanded)) fail_msg("%s: %s", name, whole.error);
+        bool settled = is_settled(&whole, &moved);
+        for (int i = 0; i < MESHES && settled; i++)
+            check_mesh(&env, name, g, &meshes[i], &whole, (ir_tolerance){ 1e-9, 1e-9 }, NULL);
+        compared += settled;
+        looped += settled && count_op(g, SGLIR_OP_SCAN) + count_op(g, SGLIR_OP_WHILE) + count_op(g, SGLIR_OP_COND) > 0;
+        interp_free(&whole);
+        interp_free(&moved);
+        sglir_graph_free(expanded);
+        sglir_graph_free(g);
+    }
+    assert_true(compared > PROGRAMS / 2);
+    assert_true(looped > PROGRAMS / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_graphs),
+        cmocka_unit_test(test_random_programs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* shard.h -- inside the pass `shard`: forms of values over the mesh, how a node runs under them, and how a value is brought from
+ * one form into another.
+ *
+ * shard.c walks the graph; shard_choose.c says along which labels a node runs; shard_turn.c turns values from form to form;
+ * shard_emit.c emits a node with local extents; shard_region.c does so for loops and branches. Odd invariant: a value of the
+ * old graph may stand in the new one in several forms at once; each is made once per region and found again. */
+#ifndef SGLPASS_SHARD_H
+#define SGLPASS_SHARD_H
+
+#include "passes/pass.h"
+#include "plan/mesh.h"
+
+/* In place of a dimension. */
+enum {
+    SGLPASS_WHOLE = -1 /* the same on every rank of the axis */,
+    SGLPASS_PARTIAL = -2 /* a sum over the axis is owed */
+};
+
+typedef struct sglpass_form {
+    int8_t at[SGLIR_AXIS_COUNT]; /* per axis: the dimension that is split over it, or one of the above */
+    int64_t unit[SGL_MAX_RANK];  /* per dimension: where it is split, it is cut at multiples of this; 1 elsewhere */
+} sglpass_form;
+
+/* How one node runs. */
+typedef struct sglpass_way {
+    sglir_id node;
+    uint32_t form_first;            /* sharder->forms: of each argument, then of each result */
+    int8_t label[SGLIR_AXIS_COUNT]; /* along which it runs, -1: none */
+} sglpass_way;
+
+typedef struct sglpass_made {
+    sglir_id value, made; /* of the old graph, of the new one */
+    sglpass_form form;
+    uint32_t before; /* 1 + place of the one made before it of the same value, 0: none */
+} sglpass_made;
+
+typedef struct sglpass_sharder {
+    const sglpass_context *context;
+    sglcore_env *env;
+    const sglir_graph *from;
+    sglir_graph *to;
+    sglir_rewrite rewrite;
+    const uint8_t *live;                   /* per node */
+    sglplan_coordinate at;                 /* of the rank whose program it is */
+    sglir_id coordinate[SGLIR_AXIS_COUNT]; /* as values; SGLIR_NONE where the axis has one place */
+    uint32_t *latest;                      /* per old value: 1 + place in `made` of its last form, 0: none */
+    SGLCORE_VEC(sglpass_made) made;        /* of regions that are open */
+    SGLCORE_VEC(sglpass_form) forms;       /* a stack, for nodes at hand */
+    SGLCORE_VEC(sglir_id) ids;             /* a stack too */
+} sglpass_sharder;
+
+static inline int64_t sglpass_extent(const sglpass_sharder *s, int axis)
+{
+    return axis == SGLIR_AXIS_MICRO ? 1 : s->context->plan->mesh[axis];
+}
+
+sglpass_form sglpass_form_whole(void);
+bool sglpass_form_equal(const sglpass_sharder *s, sglir_id value, const sglpass_form *a, const sglpass_form *b);
+/* The local extent of an extent that is split over `axes`, cut at multiples of unit. */
+int64_t sglpass_local(const sglpass_sharder *s, int64_t extent, int64_t unit, sglplan_axes axes);
+sglplan_axes sglpass_axes_of(const sglpass_form *form, int at); /* those that have `at` */
+double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
+
+/* ---- values (shard_turn.c) ------------------------------------------------------------------------------------------ */
+
+/* The old value stands in the new graph as `made`, in this form. */
+void sglpass_put(sglpass_sharder *s, sglir_id value, sglir_id made, const sglpass_form *form);
+/* The form in which it was made first; NULL: it was not. */
+const sglpass_made *sglpass_first(const sglpass_sharder *s, sglir_id value);
+/* The value in this form: found, or made from one that is there. */
+sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *form);
+/* Bytes that each rank sends to have it so. */
+double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
+/* Forgets what was made since `made` had so many entries: the region in which it stands is closed. */
+void sglpass_forget(sglpass_sharder *s, int64_t count);
+/* Along an axis from which element of an extent this rank's part begins, as a value: i64 []. */
+sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit);
+
+/* ---- nodes (shard_choose.c, shard_emit.c, shard_region.c) ------------------------------------------------------------ */
+
+/* Labels of a node over its old, whole types; of concat and its like too. */
+typedef struct sglpass_labels {
+    const sglir_node *node;
+    bool known, joins; /* joins: a concat, whose labels are dimensions */
+    int joined;
+    sglir_labels labels;
+} sglpass_labels;
+
+void sglpass_labels_read(const sglpass_sharder *s, sglir_id node, sglpass_labels *labels);
+int sglpass_arg_dim(const sglpass_labels *l, uint32_t arg, int label); /* -1: it has none */
+int sglpass_result_dim(const sglpass_labels *l, uint32_t result, int label);
+int sglpass_arg_label(const sglpass_labels *l, uint32_t arg, int dim); /* -1: it cannot be split */
+
+/* How the node runs where it costs least; forms are pushed onto s->forms. */
+sgl_status sglpass_choose(sglpass_sharder *s, sglir_id node, sglpass_way *run);
+/* The same where result 0 is wanted in this form, which is split where its first one is whole: false when the node cannot be
+ * run so from what its arguments are. */
+bool sglpass_choose_along(sglpass_sharder *s, sglir_id node, const sglpass_form *wanted, sglpass_way *run);
+sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run);
+sgl_status sglpass_emit_input(sglpass_sharder *s, sglir_id node);
+sgl_status sglpass_emit_control(sglpass_sharder *s, sglir_id node);
+/* All live nodes of a region of the old graph, in order. */
+sgl_status sglpass_emit_nodes(sglpass_sharder *s, sglir_id region);
+
+#endif

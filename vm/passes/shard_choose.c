@@ -1,0 +1,311 @@
+/* shard_choose.c -- how a node runs over the mesh: per axis along a label of ops.def (dimensions that run together), carrying
+ * a sum that is owed (where it is linear), or whole on every rank; whatever sends the fewest bytes.
+ *
+ * In: a node of the old graph, the forms in which its arguments are there. Out: the forms in which it takes them and those of
+ * its results. Odd invariant: all choices come of extents and of forms, never of the rank, so that all ranks choose alike. */
+#include <string.h>
+
+#include "passes/shard.h"
+
+/* ---- labels -------------------------------------------------------------------------------------------------------- */
+
+void sglpass_labels_read(const sglpass_sharder *s, sglir_id id, sglpass_labels *l)
+{
+    const sglir_node *node = sglir_node_at(s->from, id);
+    l->node = node;
+    l->joins = node->op == SGLIR_OP_CONCAT;
+    l->joined = l->joins ? (int)sglir_attr_int(s->from, node, "axis") : -1;
+    l->known = l->joins || sglir_labels_of(s->from, node, &l->labels);
+}
+
+static int dim_of(const int8_t *row, int label)
+{
+    for (int dim = 0; dim < SGL_MAX_RANK; dim++) {
+        if (row[dim] == label) return dim;
+    }
+    return -1;
+}
+
+int sglpass_arg_dim(const sglpass_labels *l, uint32_t arg, int label)
+{
+    return l->joins ? label : dim_of(l->labels.args[arg], label);
+}
+
+int sglpass_result_dim(const sglpass_labels *l, uint32_t result, int label)
+{
+    return l->joins ? label : dim_of(l->labels.results[result], label);
+}
+
+int sglpass_arg_label(const sglpass_labels *l, uint32_t arg, int dim)
+{
+    if (!l->known) return -1;
+    if (l->joins) return dim == l->joined ? -1 : dim;
+    int label = l->labels.args[arg][dim];
+    return label >= 0 && (l->labels.refused >> label & 1) == 0 ? label : -1;
+}
+
+static int label_of_result(const sglpass_labels *l, int dim)
+{
+    if (!l->known) return -1;
+    if (l->joins) return dim == l->joined ? -1 : dim;
+    int label = l->labels.results[0][dim];
+    return label >= 0 && (l->labels.refused >> label & 1) == 0 ? label : -1;
+}
+
+static bool is_summed(const sglpass_labels *l, int label) { return !l->joins && (l->labels.summed >> label & 1) != 0; }
+
+/* ---- a choice in the making ------------------------------------------------------------------------------------------- */
+
+typedef struct chooser {
+    sglpass_sharder *s;
+    const sglir_node *node;
+    sglpass_labels labels;
+    uint32_t first;    /* s->forms: of arguments, then of results */
+    const char *group; /* of the column linear, in which sums are carried; NULL: none are yet */
+} chooser;
+
+static sglir_id arg_of(const chooser *c, uint32_t i) { return sglir_arg(c->s->from, c->node, i); }
+static sglpass_form *arg_form(const chooser *c, uint32_t i) { return &c->s->forms.data[c->first + i]; }
+static sglpass_form *result_form(const chooser *c, uint32_t r)
+{
+    return &c->s->forms.data[c->first + c->node->arg_count + r];
+}
+static int64_t arg_extent(const chooser *c, uint32_t i, int dim)
+{
+    return sglir_type_of(c->s->from, arg_of(c, i))->dims[dim];
+}
+static int64_t result_extent(const chooser *c, uint32_t r, int dim)
+{
+    return sglir_type_of(c->s->from, c->node->out_first + r)->dims[dim];
+}
+
+static sgl_status open_choice(chooser *c, sglpass_way *run)
+{
+    sglpass_sharder *s = c->s;
+    int64_t count = (int64_t)c->node->arg_count + c->node->out_count;
+    c->first = (uint32_t)s->forms.count;
+    SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->forms, s->forms.count + count));
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        const sglpass_made *there = sglpass_first(s, arg_of(c, i));
+        s->forms.data[s->forms.count++] = there ? there->form : sglpass_form_whole();
+    }
+    for (uint32_t r = 0; r < c->node->out_count; r++) s->forms.data[s->forms.count++] = sglpass_form_whole();
+    run->form_first = c->first;
+    memset(run->label, -1, sizeof run->label);
+    return SGL_OK;
+}
+
+/* x * x has x once; what it is turned into is there for both. */
+static bool is_named_before(const chooser *c, uint32_t i) { return i > 0 && arg_of(c, i - 1) == arg_of(c, i); }
+
+/* Bytes sent to have the argument as `place` says, on one axis, all else as it is. place: a dimension, or whole, or partial. */
+static double price_arg(const chooser *c, uint32_t i, int axis, int place)
+{
+    sglpass_form form = *arg_form(c, i);
+    if (form.at[axis] == place || is_named_before(c, i)) return 0;
+    form.at[axis] = (int8_t)place;
+    return sglpass_price(c->s, arg_of(c, i), &form);
+}
+
+/* ---- along a label ----------------------------------------------------------------------------------------------------- */
+
+/* Dims that run together have extents in proportion: the least of them counts the units. 0: they have not, or a result
+ * would differ from rank to rank in a way that no form says. */
+static int64_t units_of(const chooser *c, int label)
+{
+    int64_t least = INT64_MAX;
+    for (uint32_t r = 0; r < c->node->out_count; r++) {
+        int dim = sglpass_result_dim(&c->labels, r, label);
+        if (dim < 0 && !is_summed(&c->labels, label)) return 0;
+        if (dim >= 0 && result_extent(c, r, dim) < least) least = result_extent(c, r, dim);
+    }
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        int dim = sglpass_arg_dim(&c->labels, i, label);
+        if (dim >= 0 && arg_extent(c, i, dim) < least) least = arg_extent(c, i, dim);
+    }
+    for (uint32_t r = 0; r < c->node->out_count && least > 0; r++) {
+        int dim = sglpass_result_dim(&c->labels, r, label);
+        if (dim >= 0 && result_extent(c, r, dim) % least != 0) return 0;
+    }
+    for (uint32_t i = 0; i < c->node->arg_count && least > 0; i++) {
+        int dim = sglpass_arg_dim(&c->labels, i, label);
+        if (dim >= 0 && arg_extent(c, i, dim) % least != 0) return 0;
+    }
+    return least == INT64_MAX ? 0 : least;
+}
+
+/* In units of the label: how many stand together in what is there in parts already. */
+static int64_t together(const chooser *c, int label, int64_t units)
+{
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        int dim = sglpass_arg_dim(&c->labels, i, label);
+        if (dim < 0 || sglpass_axes_of(arg_form(c, i), dim) == 0) continue;
+        int64_t each = arg_extent(c, i, dim) / units, unit = arg_form(c, i)->unit[dim];
+        return unit % each == 0 ? unit / each : 1;
+    }
+    return 1;
+}
+
+static double price_along(const chooser *c, int axis, int label)
+{
+    double price = 0;
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        int dim = sglpass_arg_dim(&c->labels, i, label);
+        price += price_arg(c, i, axis, dim < 0 ? SGLPASS_WHOLE : dim);
+    }
+    return price;
+}
+
+/* size: of the label's units, how many stand together. */
+static void run_along(const chooser *c, int axis, int label, int64_t units, int64_t size)
+{
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        int dim = sglpass_arg_dim(&c->labels, i, label);
+        arg_form(c, i)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_WHOLE : dim);
+        if (dim >= 0) arg_form(c, i)->unit[dim] = arg_extent(c, i, dim) / units * size;
+    }
+    for (uint32_t r = 0; r < c->node->out_count; r++) {
+        int dim = sglpass_result_dim(&c->labels, r, label);
+        result_form(c, r)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_PARTIAL : dim);
+        if (dim >= 0) result_form(c, r)->unit[dim] = result_extent(c, r, dim) / units * size;
+    }
+}
+
+/* ---- carrying sums ------------------------------------------------------------------------------------------------------ */
+
+static bool in_group(const char *group, uint32_t arg)
+{
+    for (size_t i = 0; i < strcspn(group, "|"); i++) {
+        if (group[i] == '*' || (uint32_t)(group[i] - '0') == arg) return true;
+    }
+    return false;
+}
+
+/* Ops that are linear with some of their attributes only. A sum is not carried into a narrower dtype: it would be rounded
+ * before it is paid. */
+static bool is_linear_here(const chooser *c)
+{
+    const sglir_graph *g = c->s->from;
+    if (c->node->op == SGLIR_OP_PAD || c->node->op == SGLIR_OP_WINDOWS)
+        return sglir_attr_float(g, c->node, "value") == 0;
+    if (c->node->op != SGLIR_OP_CAST) return true;
+    sgl_dtype to = (sgl_dtype)sglir_attr_int(g, c->node, "to");
+    sgl_dtype of = (sgl_dtype)sglir_type_of(g, arg_of(c, 0))->dtype;
+    return sglcore_dtype_is_float(to) && sglcore_dtype_bits(to) >= sglcore_dtype_bits(of);
+}
+
+static const char *next_group(const char *group)
+{
+    size_t length = strcspn(group, "|");
+    return group + length + (group[length] == '|');
+}
+
+/* A result that is larger than the terms it comes from is paid dearer later. */
+static double price_carried(const chooser *c, int axis, const char *group)
+{
+    double price = 0, before = 0, after = 0, parts = (double)sglpass_extent(c->s, axis);
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        bool carries = in_group(group, i);
+        if (carries && arg_form(c, i)->at[axis] == SGLPASS_PARTIAL)
+            before += sglpass_local_bytes(c->s, arg_of(c, i), arg_form(c, i));
+        price += price_arg(c, i, axis, carries ? SGLPASS_PARTIAL : SGLPASS_WHOLE);
+    }
+    for (uint32_t r = 0; r < c->node->out_count; r++)
+        after += sglpass_local_bytes(c->s, c->node->out_first + r, result_form(c, r));
+    return price + (after > before ? 2 * (parts - 1) / parts * (after - before) : 0);
+}
+
+static bool group_owes(const chooser *c, int axis, const char *group)
+{
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        if (in_group(group, i) && arg_form(c, i)->at[axis] == SGLPASS_PARTIAL) return true;
+    }
+    return false;
+}
+
+static void run_carrying(chooser *c, int axis, const char *group)
+{
+    c->group = group;
+    for (uint32_t i = 0; i < c->node->arg_count; i++)
+        arg_form(c, i)->at[axis] = in_group(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
+    for (uint32_t r = 0; r < c->node->out_count; r++) result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
+}
+
+/* ---- the choice --------------------------------------------------------------------------------------------------------- */
+
+static void choose_axis(chooser *c, int axis, sglpass_way *run)
+{
+    double least = 0;
+    int best = -1;
+    const char *carried = NULL;
+    for (uint32_t i = 0; i < c->node->arg_count; i++) least += price_arg(c, i, axis, SGLPASS_WHOLE);
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        int dim = arg_form(c, i)->at[axis];
+        int label = dim >= 0 ? sglpass_arg_label(&c->labels, i, dim) : -1;
+        if (label < 0 || units_of(c, label) == 0) continue;
+        double price = price_along(c, axis, label);
+        if (best < 0 ? price > least : price >= least) continue;
+        least = price;
+        best = label;
+    }
+    for (const char *group = sglir_ops[c->node->op].linear; *group && is_linear_here(c); group = next_group(group)) {
+        if ((c->group && c->group != group) || !group_owes(c, axis, group)) continue;
+        double price = price_carried(c, axis, group);
+        if (price >= least) continue;
+        least = price;
+        best = -1;
+        carried = group;
+    }
+    if (carried)
+        run_carrying(c, axis, carried);
+    else if (best >= 0)
+        run_along(c, axis, best, units_of(c, best), together(c, best, units_of(c, best)));
+    else
+        for (uint32_t i = 0; i < c->node->arg_count; i++) arg_form(c, i)->at[axis] = SGLPASS_WHOLE;
+    run->label[axis] = (int8_t)best;
+}
+
+sgl_status sglpass_choose(sglpass_sharder *s, sglir_id id, sglpass_way *run)
+{
+    chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
+    run->node = id;
+    sglpass_labels_read(s, id, &c.labels);
+    SGLCORE_TRY(open_choice(&c, run));
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (sglpass_extent(s, axis) > 1) choose_axis(&c, axis, run);
+    }
+    return SGL_OK;
+}
+
+/* Numbers made where they are wanted: rows of random ones follow one another in the counter, others do not. */
+static bool makes_parts(const sglir_node *node, const sglpass_form *wanted)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (wanted->at[axis] > 0 && node->op != SGLIR_OP_IOTA) return false;
+    }
+    return true;
+}
+
+bool sglpass_choose_along(sglpass_sharder *s, sglir_id id, const sglpass_form *wanted, sglpass_way *run)
+{
+    chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
+    bool generates = (sglir_ops[c.node->op].flags & SGLIR_GENERATOR) != 0;
+    double price = 0;
+    run->node = id;
+    sglpass_labels_read(s, id, &c.labels);
+    if (open_choice(&c, run) != SGL_OK || sglpass_axes_of(wanted, SGLPASS_PARTIAL) != 0) return false;
+    if (generates && !makes_parts(c.node, wanted)) return false;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        for (uint32_t i = 0; i < c.node->arg_count && wanted->at[axis] < 0; i++)
+            arg_form(&c, i)->at[axis] = SGLPASS_WHOLE;
+        if (wanted->at[axis] < 0 || generates) continue;
+        int dim = wanted->at[axis], label = label_of_result(&c.labels, dim);
+        int64_t units = label < 0 ? 0 : units_of(&c, label);
+        if (units == 0 || wanted->unit[dim] % (result_extent(&c, 0, dim) / units) != 0) return false;
+        run_along(&c, axis, label, units, wanted->unit[dim] / (result_extent(&c, 0, dim) / units));
+        run->label[axis] = (int8_t)label;
+    }
+    for (uint32_t i = 0; i < c.node->arg_count; i++) price += sglpass_price(s, arg_of(&c, i), arg_form(&c, i));
+    *result_form(&c, 0) = *wanted;
+    return price == 0;
+}

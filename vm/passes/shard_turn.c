@@ -1,0 +1,377 @@
+/* shard_turn.c -- values of the new graph by form, and how one is brought from form to form: slices of what is whole cost no
+ * exchange, sums are paid by all_reduce or handed out by reduce_scatter, parts are put together by all_gather.
+ *
+ * In: an old value, the form it is wanted in. Out: a value of the new graph. What generators and elementwise ops make whole is
+ * made anew in parts rather than cut. Exchanges act along dimension 0, where parts lie one behind another in memory, so a value
+ * that is split along another one is transposed before and after. Odd invariant: a dimension that is split over several axes is
+ * cut by the slowest first; a form that adds a slower one is reached by way of the whole. */
+#include <string.h>
+
+#include "passes/shard.h"
+
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+
+sglpass_form sglpass_form_whole(void)
+{
+    sglpass_form form;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) form.at[axis] = SGLPASS_WHOLE;
+    for (int dim = 0; dim < SGL_MAX_RANK; dim++) form.unit[dim] = 1;
+    return form;
+}
+
+sglplan_axes sglpass_axes_of(const sglpass_form *form, int at)
+{
+    sglplan_axes axes = 0;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (form->at[axis] == at) axes |= SGLPLAN_AXIS(axis);
+    }
+    return axes;
+}
+
+int64_t sglpass_local(const sglpass_sharder *s, int64_t extent, int64_t unit, sglplan_axes axes)
+{
+    return sglplan_part_along(s->context->plan, axes, s->context->rank, extent, unit).size;
+}
+
+/* Whether all ranks hold as much, however units lie. */
+static bool is_even(const sglpass_sharder *s, int64_t extent, int64_t unit, sglplan_axes axes)
+{
+    int64_t parts = sglplan_group_size(s->context->plan, axes);
+    return extent % (parts * unit) == 0;
+}
+
+/* Whether a dimension that both have split over axes is cut at the same places. */
+static bool cut_alike(const sglpass_sharder *s, sglir_id value, int dim, const sglpass_form *a, const sglpass_form *b,
+                      sglplan_axes axes)
+{
+    int64_t extent = sglir_type_of(s->from, value)->dims[dim];
+    return a->unit[dim] == b->unit[dim] ||
+           (is_even(s, extent, a->unit[dim], axes) && is_even(s, extent, b->unit[dim], axes));
+}
+
+bool sglpass_form_equal(const sglpass_sharder *s, sglir_id value, const sglpass_form *a, const sglpass_form *b)
+{
+    const sglir_type *type = sglir_type_of(s->from, value);
+    if (memcmp(a->at, b->at, sizeof a->at) != 0) return false;
+    for (int dim = 0; dim < type->rank; dim++) {
+        sglplan_axes axes = sglpass_axes_of(a, dim);
+        if (axes && !cut_alike(s, value, dim, a, b, axes)) return false;
+    }
+    return true;
+}
+
+double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpass_form *form)
+{
+    const sglir_type *type = sglir_type_of(s->from, value);
+    double bytes = (double)sglcore_dtype_bits((sgl_dtype)type->dtype) / 8;
+    for (int dim = 0; dim < type->rank; dim++)
+        bytes *= (double)sglpass_local(s, type->dims[dim], form->unit[dim], sglpass_axes_of(form, dim));
+    return bytes;
+}
+
+/* ---- what is there ------------------------------------------------------------------------------------------------ */
+
+void sglpass_put(sglpass_sharder *s, sglir_id value, sglir_id made, const sglpass_form *form)
+{
+    if (s->to->status != SGL_OK) return;
+    sglpass_made entry = { .value = value, .made = made, .form = *form, .before = s->latest[value] };
+    sgl_status status = sglcore_vec_push(s->env, &s->made, entry);
+    if (status != SGL_OK)
+        sglir_stick(s->to, status);
+    else
+        s->latest[value] = (uint32_t)s->made.count;
+}
+
+void sglpass_forget(sglpass_sharder *s, int64_t count)
+{
+    while (s->made.count > count) {
+        const sglpass_made *last = &s->made.data[--s->made.count];
+        s->latest[last->value] = last->before;
+    }
+}
+
+const sglpass_made *sglpass_first(const sglpass_sharder *s, sglir_id value)
+{
+    const sglpass_made *first = NULL;
+    for (uint32_t at = s->latest[value]; at != 0; at = first->before) first = &s->made.data[at - 1];
+    return first;
+}
+
+static const sglpass_made *find(const sglpass_sharder *s, sglir_id value, const sglpass_form *form)
+{
+    for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
+        const sglpass_made *made = &s->made.data[at - 1];
+        if (sglpass_form_equal(s, value, &made->form, form)) return made;
+    }
+    return NULL;
+}
+
+/* ---- prices -------------------------------------------------------------------------------------------------------- */
+
+/* What is whole at no price: the value's bytes where its splits are gathered and its sums are paid. */
+static double price_from(const sglpass_sharder *s, sglir_id value, const sglpass_form *have, const sglpass_form *want)
+{
+    double price = 0;
+    sglpass_form now = *have;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        double parts = (double)sglpass_extent(s, axis);
+        if (have->at[axis] == want->at[axis] || have->at[axis] == SGLPASS_WHOLE) continue;
+        now.at[axis] = SGLPASS_WHOLE;
+        bool twice = have->at[axis] == SGLPASS_PARTIAL && want->at[axis] == SGLPASS_WHOLE;
+        price += (twice ? 2 : 1) * (parts - 1) / parts * sglpass_local_bytes(s, value, &now);
+        now.at[axis] = want->at[axis];
+    }
+    return price;
+}
+
+double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_form *form)
+{
+    double least = 0;
+    bool any = false;
+    for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
+        double price = price_from(s, value, &s->made.data[at - 1].form, form);
+        if (!any || price < least) least = price;
+        any = true;
+    }
+    return least;
+}
+
+/* ---- steps -------------------------------------------------------------------------------------------------------- */
+
+/* A value on its way, and the form it has now. */
+typedef struct turning {
+    sglpass_sharder *s;
+    sglir_id value; /* old */
+    sglir_id now;   /* new */
+    sglpass_form form;
+} turning;
+
+static int64_t whole_extent(const turning *t, int dim) { return sglir_type_of(t->s->from, t->value)->dims[dim]; }
+
+/* Of a dimension, over the axes that come before `axis` alone. */
+static sglplan_axes slower(sglplan_axes axes, int axis)
+{
+    sglplan_axes before = 0;
+    for (int i = 0; i < SGLPLAN_MESH_AXES && sglplan_mesh_order[i] != axis; i++)
+        before |= axes & SGLPLAN_AXIS(sglplan_mesh_order[i]);
+    return before;
+}
+
+static sglir_id number(sglpass_sharder *s, int64_t value) { return sglir_constant(s->to, SGL_I64, (double)value); }
+
+sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit)
+{
+    int64_t units = extent / unit, parts = sglpass_extent(s, axis), larger = units % parts;
+    sglir_id at = s->coordinate[axis], start = sglir_mul(s->to, at, number(s, units / parts * unit));
+    if (larger == 0) return start;
+    sglir_id more = sglir_binary(s->to, SGLIR_OP_MINIMUM, at, number(s, larger));
+    return sglir_add(s->to, start, sglir_mul(s->to, more, number(s, unit)));
+}
+
+static void cut(turning *t, int axis, int dim)
+{
+    sglpass_sharder *s = t->s;
+    int64_t unit = t->form.unit[dim], layout[SGLIR_AXIS_COUNT];
+    int64_t extent = sglpass_local(s, whole_extent(t, dim), unit, slower(sglpass_axes_of(&t->form, dim), axis));
+    int64_t size = sglplan_part_of(extent, unit, sglpass_extent(s, axis), s->at.at[axis]).size;
+    for (int i = 0; i < SGLIR_AXIS_COUNT; i++) layout[i] = i == axis ? dim : -1;
+    const sglir_id args[] = { t->now, sglpass_start(s, axis, extent, unit) };
+    const sglir_named attrs[] = { SGLIR_I("axis", dim), SGLIR_I("size", size),
+                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
+    t->now = sglir_emit(s->to, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 3, NULL);
+    t->form.at[axis] = (int8_t)dim;
+}
+
+/* The dimension to the front, or from there back to its place. */
+static void bring(turning *t, int dim, bool back)
+{
+    int64_t order[SGL_MAX_RANK];
+    int rank = sglir_type_of(t->s->from, t->value)->rank;
+    if (dim == 0) return;
+    for (int i = 0; i < rank; i++) {
+        int from_front = i == 0 ? dim : i <= dim ? i - 1 : i, from_place = i == dim ? 0 : i < dim ? i + 1 : i;
+        order[i] = back ? from_place : from_front;
+    }
+    t->now = sglir_transpose(t->s->to, t->now, order);
+}
+
+static void gather(turning *t, sglplan_axes axes, int dim)
+{
+    sglpass_sharder *s = t->s;
+    sglplan_axes kept = sglpass_axes_of(&t->form, dim) & ~axes;
+    const sglir_named attrs[] = { SGLIR_I("axes", axes),
+                                  SGLIR_I("extent", sglpass_local(s, whole_extent(t, dim), t->form.unit[dim], kept)),
+                                  SGLIR_I("unit", t->form.unit[dim]) };
+    bring(t, dim, false);
+    t->now = sglir_emit(s->to, SGLIR_OP_ALL_GATHER, &t->now, 1, attrs, 3, NULL);
+    bring(t, dim, true);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (axes & SGLPLAN_AXIS(axis)) t->form.at[axis] = SGLPASS_WHOLE;
+    }
+}
+
+static void pay(turning *t, sglplan_axes axes)
+{
+    const sglir_named attr = SGLIR_I("axes", axes);
+    if (axes == 0) return;
+    t->now = sglir_emit(t->s->to, SGLIR_OP_ALL_REDUCE, &t->now, 1, &attr, 1, NULL);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (axes & SGLPLAN_AXIS(axis)) t->form.at[axis] = SGLPASS_WHOLE;
+    }
+}
+
+/* Sums over these axes, each rank its part along dim, which is split over slower axes only. */
+static void hand_out(turning *t, sglplan_axes axes, int dim)
+{
+    sglpass_sharder *s = t->s;
+    sglplan_axes all = sglpass_axes_of(&t->form, dim) | axes;
+    const sglir_named attrs[] = { SGLIR_I("axes", axes),
+                                  SGLIR_I("own", sglpass_local(s, whole_extent(t, dim), t->form.unit[dim], all)),
+                                  SGLIR_I("unit", t->form.unit[dim]) };
+    bring(t, dim, false);
+    t->now = sglir_emit(s->to, SGLIR_OP_REDUCE_SCATTER, &t->now, 1, attrs, 3, NULL);
+    bring(t, dim, true);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (axes & SGLPLAN_AXIS(axis)) t->form.at[axis] = (int8_t)dim;
+    }
+}
+
+/* ---- from form to form -------------------------------------------------------------------------------------------- */
+
+/* Axes over which dim is split and must be no more, or that stand in the way of a slower one that is to come. */
+static sglplan_axes in_the_way(const turning *t, const sglpass_form *want, int dim)
+{
+    sglplan_axes have = sglpass_axes_of(&t->form, dim), wanted = sglpass_axes_of(want, dim), kept = have & wanted;
+    if (kept && !cut_alike(t->s, t->value, dim, &t->form, want, kept)) return have;
+    for (int i = 0; i < SGLPLAN_MESH_AXES; i++) {
+        sglplan_axes axis = SGLPLAN_AXIS(sglplan_mesh_order[i]);
+        if ((have & axis) == (wanted & axis)) continue;
+        sglplan_axes rest = 0;
+        for (int k = i; k < SGLPLAN_MESH_AXES; k++) rest |= have & SGLPLAN_AXIS(sglplan_mesh_order[k]);
+        return rest;
+    }
+    return 0;
+}
+
+static void gather_some(turning *t, const sglpass_form *want)
+{
+    for (int dim = 0; dim < sglir_type_of(t->s->from, t->value)->rank; dim++) {
+        sglplan_axes axes = in_the_way(t, want, dim);
+        if (axes) gather(t, axes, dim);
+    }
+}
+
+static void cut_some(turning *t, const sglpass_form *want, bool with_gathers)
+{
+    for (int i = 0; i < SGLPLAN_MESH_AXES; i++) {
+        int axis = sglplan_mesh_order[i], dim = want->at[axis];
+        if (dim < 0 || t->form.at[axis] != SGLPASS_WHOLE || (!with_gathers && in_the_way(t, want, dim))) continue;
+        if (sglpass_axes_of(&t->form, dim) == 0) t->form.unit[dim] = want->unit[dim];
+        cut(t, axis, dim);
+    }
+}
+
+/* Of the axes over which sums are owed: those that are to be split along a dimension where all that is split is slower. */
+static void hand_out_some(turning *t, const sglpass_form *want)
+{
+    for (int dim = 0; dim < sglir_type_of(t->s->from, t->value)->rank; dim++) {
+        sglplan_axes owed = sglpass_axes_of(&t->form, SGLPASS_PARTIAL) & sglpass_axes_of(want, dim);
+        sglplan_axes have = sglpass_axes_of(&t->form, dim), first = 0;
+        for (int i = SGLPLAN_MESH_AXES; i-- > 0;) {
+            if (owed & SGLPLAN_AXIS(sglplan_mesh_order[i])) first = SGLPLAN_AXIS(sglplan_mesh_order[i]);
+        }
+        bool in_order = true;
+        for (int i = SGLPLAN_MESH_AXES; i-- > 0 && SGLPLAN_AXIS(sglplan_mesh_order[i]) != first;)
+            in_order = in_order && !(have & SGLPLAN_AXIS(sglplan_mesh_order[i]));
+        if (!owed || !in_order || in_the_way(t, want, dim)) continue;
+        if (have == 0) t->form.unit[dim] = want->unit[dim];
+        hand_out(t, owed, dim);
+    }
+}
+
+/* What is whole and wanted as terms of a sum: all of it on the first rank, nothing on the others. */
+static void share(turning *t, int axis)
+{
+    sglir_graph *to = t->s->to;
+    const sglir_type type = *sglir_type_of(to, t->now);
+    const sglir_named attrs[] = { SGLIR_I("axis", axis), SGLIR_I("dtype", type.dtype) };
+    sglir_id first = sglir_emit(to, SGLIR_OP_SHARE, NULL, 0, attrs, 2, NULL);
+    t->now = sglir_mul(to, t->now, sglir_broadcast_like(to, first, t->now));
+    t->form.at[axis] = SGLPASS_PARTIAL;
+}
+
+static sglir_id turn(sglpass_sharder *s, sglir_id value, const sglpass_made *have, const sglpass_form *want)
+{
+    turning t = { s, value, have->made, have->form };
+    const sglir_value *at = sglir_value_at(s->from, value);
+    sglir_id maker = at->node != SGLIR_NONE ? at->node : s->from->regions.data[at->region].node;
+    sglir_set_origin_made(s->to, s->from, maker, s->rewrite.pass);
+    cut_some(&t, want, false);
+    hand_out_some(&t, want);
+    sglplan_axes owed = sglpass_axes_of(&t.form, SGLPASS_PARTIAL) & ~sglpass_axes_of(want, SGLPASS_PARTIAL);
+    pay(&t, owed);
+    gather_some(&t, want);
+    cut_some(&t, want, true);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (want->at[axis] == SGLPASS_PARTIAL && t.form.at[axis] == SGLPASS_WHOLE) share(&t, axis);
+    }
+    return t.now;
+}
+
+/* ---- in parts from the start ---------------------------------------------------------------------------------------- */
+
+static bool may_remake(const sglir_node *node)
+{
+    switch (node->op) {
+    case SGLIR_OP_RANDOM_UNIFORM:
+    case SGLIR_OP_RANDOM_NORMAL:
+    case SGLIR_OP_IOTA:
+    case SGLIR_OP_BROADCAST:
+    case SGLIR_OP_RESHAPE:
+    case SGLIR_OP_TRANSPOSE: return true;
+    default: return node->out_count == 1 && (sglir_ops[node->op].flags & SGLIR_ELEMENTWISE) != 0;
+    }
+}
+
+/* A value whose first form is whole along axes over which it is wanted in parts, and the same along the others. */
+static bool remake(sglpass_sharder *s, sglir_id value, const sglpass_form *want, sglir_id *made)
+{
+    const sglpass_made *first = sglpass_first(s, value);
+    const sglir_value *at = sglir_value_at(s->from, value);
+    sglpass_way run;
+    if (at->node == SGLIR_NONE || !may_remake(sglir_node_at(s->from, at->node))) return false;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        int8_t have = first->form.at[axis], wanted = want->at[axis];
+        if (have != wanted && (have != SGLPASS_WHOLE || wanted < 0)) return false;
+        if (have == wanted && have >= 0 && !cut_alike(s, value, have, &first->form, want, SGLPLAN_AXIS(axis)))
+            return false;
+    }
+    int64_t forms = s->forms.count;
+    bool can = sglpass_choose_along(s, at->node, want, &run) && sglpass_emit(s, &run) == SGL_OK;
+    s->forms.count = forms;
+    const sglpass_made *found = can ? find(s, value, want) : NULL;
+    if (found) *made = found->made;
+    return found != NULL;
+}
+
+sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *form)
+{
+    sglir_id made = SGLIR_NONE;
+    if (s->to->status != SGL_OK) return SGLIR_NONE;
+    const sglpass_made *found = find(s, value, form);
+    if (found) return found->made;
+    if (s->latest[value] == 0) {
+        sglir_stick(s->to, sglcore_fail(s->env, SGL_INTERNAL, "shard: value %u is used before it is made", value));
+        return SGLIR_NONE;
+    }
+    if (remake(s, value, form, &made)) return made;
+    if (s->to->status != SGL_OK) return SGLIR_NONE;
+    sglpass_made best = s->made.data[s->latest[value] - 1];
+    for (uint32_t at = best.before; at != 0; at = s->made.data[at - 1].before) {
+        const sglpass_made *other = &s->made.data[at - 1];
+        if (price_from(s, value, &other->form, form) <= price_from(s, value, &best.form, form)) best = *other;
+    }
+    made = turn(s, value, &best, form);
+    sglpass_put(s, value, made, form);
+    return made;
+}
