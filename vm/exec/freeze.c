@@ -134,13 +134,9 @@ static uint32_t narrow_code(double value, int digits, int bias, int bits, uint32
     return code == nan ? nan : code | (signbit(value) ? 1u << (bits - 1) : 0);
 }
 
-static sgl_status freeze_constant(freezer *f, const sglir_node *node)
+sgl_status sglexec_put_number(sglcore_env *env, sgl_dtype dtype, double value, char *at)
 {
-    const sglir_value *v = sglir_value_at(f->g, node->out_first);
-    if (v->space != SGLIR_SPACE_CONST) return SGL_OK;
-    double value = sglir_attr_float(f->g, node, "value");
-    char *at = f->p->constants.data + v->offset;
-    switch ((sgl_dtype)v->type.dtype) {
+    switch (dtype) {
     case SGL_F64: memcpy(at, &value, sizeof value); return SGL_OK;
     case SGL_F32: memcpy(at, &(float){ (float)value }, 4); return SGL_OK;
     case SGL_I64: memcpy(at, &(int64_t){ (int64_t)value }, 8); return SGL_OK;
@@ -158,8 +154,16 @@ static sgl_status freeze_constant(freezer *f, const sglir_node *node)
     case SGL_F16: memcpy(at, &(uint16_t){ (uint16_t)narrow_code(value, 10, 15, 16, 0x7c00, 0x7e00) }, 2); return SGL_OK;
     case SGL_F8E4M3: memcpy(at, &(uint8_t){ (uint8_t)narrow_code(value, 3, 7, 8, 0x7f, 0x7f) }, 1); return SGL_OK;
     case SGL_F8E5M2: memcpy(at, &(uint8_t){ (uint8_t)narrow_code(value, 2, 15, 8, 0x7c, 0x7e) }, 1); return SGL_OK;
-    default: return sglcore_fail(f->env, SGL_INTERNAL, "freeze: a constant of dtype %d", v->type.dtype);
+    default: return sglcore_fail(env, SGL_INTERNAL, "freeze: a constant of dtype %d", (int)dtype);
     }
+}
+
+static sgl_status freeze_constant(freezer *f, const sglir_node *node)
+{
+    const sglir_value *v = sglir_value_at(f->g, node->out_first);
+    if (v->space != SGLIR_SPACE_CONST) return SGL_OK;
+    return sglexec_put_number(f->env, (sgl_dtype)v->type.dtype, sglir_attr_float(f->g, node, "value"),
+                              f->p->constants.data + v->offset);
 }
 
 static sgl_status new_block(freezer *f, uint32_t *block)

@@ -28,7 +28,7 @@ typedef struct route {
     sglplan_axes axes; /* 0: no exchange */
     sglexec_group *group;
     sglexec_exchange exchange; /* without places and number */
-    int64_t coordinate;        /* of COORDINATE */
+    char number[8];            /* of COORDINATE and SHARE */
 } route;
 
 struct sglexec_exchanges {
@@ -196,10 +196,11 @@ static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
 {
     const sglexec_instruction *i = &e->program->instructions.data[n];
     route *r = &e->routes[n];
-    if (i->op == SGLIR_OP_COORDINATE) {
+    if (i->op == SGLIR_OP_COORDINATE || i->op == SGLIR_OP_SHARE) {
         const sglplan_coordinate here = sglplan_mesh_coordinate(&e->plan, e->rank);
-        r->coordinate = here.at[sglexec_attr_int(e->program, i, "axis")];
-        return SGL_OK;
+        const int64_t at = here.at[sglexec_attr_int(e->program, i, "axis")];
+        const sgl_dtype dtype = (sgl_dtype)e->program->operands.data[i->operand_first].dtype;
+        return sglexec_put_number(e->net->env, dtype, i->op == SGLIR_OP_SHARE ? at == 0 : (double)at, r->number);
     }
     if (!(sglir_ops[i->op].flags & SGLIR_EXCHANGE)) return SGL_OK;
     const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + 1;
@@ -358,7 +359,7 @@ sgl_status sglexec_exchanges_run(sglexec_exchanges *e, const sglexec_memory *m, 
     const sglexec_operand *first = &e->program->operands.data[e->program->instructions.data[n].operand_first];
     const route *r = &e->routes[n];
     if (r->axes == 0)
-        return m->ops->write(m->device, m->spaces[first->space], first->offset, &r->coordinate, sizeof r->coordinate);
+        return m->ops->write(m->device, m->spaces[first->space], first->offset, r->number, bytes_of(first));
     SGLCORE_TRY(m->ops->finish(m->device));
     if (!e->in_place) return run_staged(e, m, r, first, first + 1);
     sglexec_exchange x = r->exchange;

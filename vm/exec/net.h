@@ -1,7 +1,7 @@
 /* net.h -- what programs exchange among ranks: groups over a comm, and the exchanges of one program, ready to be run.
  *
  * Comes in: a comm (comm.h), a frozen program, its plan and which rank of the mesh this is. Goes out: instructions of ops with
- * the flag SGLIR_EXCHANGE, and COORDINATE, which replay hands over in place of a launch. A net is a session's; groups are made
+ * the flag SGLIR_EXCHANGE, and COORDINATE and SHARE, which replay hands over in place of a launch. A net is a session's; groups are made
  * once for each set of axes of a mesh and shared by programs. Odd invariant: whatever is told here of other ranks (groups,
  * counts, order) is worked out on each of them by itself, and compared before the first step. */
 #ifndef SGLEXEC_NET_H

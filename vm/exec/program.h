@@ -75,12 +75,14 @@ static inline bool sglexec_is_control(const sglexec_instruction *i)
 /* What ranks exchange, or which of them this one is: replay runs it itself, and no device is asked (exec/net.h). */
 static inline bool sglexec_is_exchange(const sglexec_instruction *i)
 {
-    return (sglir_ops[i->op].flags & SGLIR_EXCHANGE) != 0 || i->op == SGLIR_OP_COORDINATE;
+    return (sglir_ops[i->op].flags & SGLIR_EXCHANGE) != 0 || i->op == SGLIR_OP_COORDINATE || i->op == SGLIR_OP_SHARE;
 }
 
 /* From a graph of stage PLACED. */
 sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program);
 void sglexec_program_free(sglexec_program *program);
+/* The bytes of a number in a dtype, rounded to it; at most 8, and half of one for i4. */
+sgl_status sglexec_put_number(sglcore_env *env, sgl_dtype dtype, double value, char *at);
 /* One line per instruction: op or kernel, operands with places, script line. With kernels: each described under the first
  * instruction that launches it. */
 sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, sglcore_text *text);
