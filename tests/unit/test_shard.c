@@ -179,11 +179,41 @@ static void test_random_programs(void **state)
     assert_true(looped > PROGRAMS / 10);
 }
 
+/* ---- micro-batches of each rank ---------------------------------------------------------------------------------------- */
+
+static void test_micro_batches(void **state)
+{
+    (void)state;
+    static const mesh_case both[] = {
+        { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3 },
+        { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2 }
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    const transformer_sizes sizes = {
+        .layers = 2, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 12, .vocab = 11, .dropout = 0.25
+    };
+    sglplan alone;
+    sglir_graph *g;
+    interp whole = { 0 };
+    sglplan_init(&alone);
+    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+    sglir_graph *expanded = laid_out(&env, g, &alone, 0, "autodiff");
+    ir_case_fill(&whole, g, 7);
+    if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
+    for (size_t i = 0; i < sizeof both / sizeof both[0]; i++)
+        check_mesh(&env, "transformer", g, &both[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
+    interp_free(&whole);
+    sglir_graph_free(expanded);
+    sglir_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_graphs),
         cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_micro_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

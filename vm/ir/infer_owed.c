@@ -213,11 +213,18 @@ static sgl_status split_concat(const sglir_infer *in, int axis)
     return SGL_OK;
 }
 
-/* A part of x that dynamic_update writes where it belongs: the result is as whole as x. */
+/* A micro-batch's part of x that dynamic_update writes where it belongs: the result is as whole over micro as x, and split
+ * over ranks as both are. */
 static bool is_part_written_back(const sglir_infer *in, int axis)
 {
-    if (in->op != SGLIR_OP_DYNAMIC_UPDATE || sglir_infer_arg(in, 0)->sharded[axis] >= 0) return false;
-    return axis == SGLIR_AXIS_MICRO && sglir_infer_arg(in, 1)->sharded[axis] == (int)sglir_infer_int(in, "axis");
+    if (in->op != SGLIR_OP_DYNAMIC_UPDATE) return false;
+    const sglir_type *x = sglir_infer_arg(in, 0), *part = sglir_infer_arg(in, 1);
+    int cut = (int)sglir_infer_int(in, "axis");
+    if (part->sharded[SGLIR_AXIS_MICRO] != cut || x->sharded[SGLIR_AXIS_MICRO] >= 0) return false;
+    if (axis == SGLIR_AXIS_MICRO) return true;
+    if (x->sharded[axis] != cut || part->sharded[axis] != cut) return false;
+    in->results[0].sharded[axis] = (int8_t)cut;
+    return true;
 }
 
 /* A slice that hands out parts of what is one part of `axis` already: what is left stays one of it. */

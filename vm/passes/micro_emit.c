@@ -67,10 +67,15 @@ static sglir_id zeros(emitter *e, sglir_id value, bool partial)
 {
     const sglir_type *type = type_from(e, value);
     set_origin(e, value);
-    const sglir_named attrs[] = { SGLIR_F("value", 0), SGLIR_I("dtype", type->dtype),
-                                  SGLIR_I("partial", partial ? 1 << SGLIR_AXIS_MICRO : 0) };
+    int owed = type->partial | (partial ? 1 << SGLIR_AXIS_MICRO : 0);
+    const sglir_named attrs[] = { SGLIR_F("value", 0), SGLIR_I("dtype", type->dtype), SGLIR_I("partial", owed) };
     sglir_id zero = sglir_emit(e->to, SGLIR_OP_CONSTANT, NULL, 0, attrs, 3, NULL);
-    return type->rank == 0 ? zero : sglir_broadcast(e->to, zero, type->rank, type->dims);
+    if (type->rank == 0) return zero;
+    int64_t layout[SGLIR_AXIS_COUNT];
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) layout[axis] = type->sharded[axis];
+    const sglir_named wide[] = { SGLIR_INTS("dims", type->rank, type->dims),
+                                 SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
+    return sglir_emit(e->to, SGLIR_OP_BROADCAST, &zero, 1, wide, 2, NULL);
 }
 
 /* The value as the use wants it. */
@@ -110,6 +115,9 @@ static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sg
             named[i].ints = dims;
         } else if (strcmp(named[i].name, "layout") == 0 && own) {
             split_layout(layout, dim);
+            for (int64_t axis = 0; axis < named[i].i; axis++) { /* what it said of ranks still holds */
+                if (axis != SGLIR_AXIS_MICRO) layout[axis] = named[i].ints[axis];
+            }
             named[i].i = SGLIR_AXIS_COUNT;
             named[i].ints = layout;
         }
