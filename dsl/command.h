@@ -77,6 +77,7 @@ int command_export(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_memory(int argc, char **argv);
+int command_show_plan(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_repl(int argc, char **argv);
 

@@ -1,6 +1,6 @@
-/* command_graph.c -- `sgl graph`, `sgl memory`, `sgl doctor`: seeing before running.
+/* command_graph.c -- `sgl graph`, `sgl memory`, `sgl plan`, `sgl doctor`: seeing before running.
  *
- * Comes in: a script. Goes out: its graph after any pass, or the memory of its frozen program. Nothing is computed and no
+ * Comes in: a script. Goes out: its graph after any pass, the memory of its frozen program, or what a rank of many has of it. Nothing is computed and no
  * memory is taken: the programs are planned as for the CPU, however large. */
 #include <errno.h>
 #include <string.h>
@@ -156,6 +156,46 @@ int command_memory(int argc, char **argv)
     if (status == SGL_OK) status = sgl_program_report(program, "memory", format, command_write, stdout);
     if (status == SGL_OK && strcmp(format, "text") == 0)
         status = sgl_memory_trade(l.session, l.graph, l.plan, command_write, stdout);
+    code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
+    sgl_close(l.vm);
+    return code;
+}
+
+int command_show_plan(int argc, char **argv)
+{
+    command_settings settings = { 0 };
+    const char *format = "text", *which = "train";
+    look_ranks ranks = { 0 };
+    const command_option options[] = {
+        LOOK_OPTIONS(ranks),
+        { "--format", 's', &format, "FORMAT", "text (default) or json" },
+        { "--graph", 's', &which, "NAME", "train (default), eval, decode, init, few, text or export" },
+        { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
+        { 0 },
+    };
+    const command c = {
+        "plan",
+        "SCRIPT",
+        "Tells what one rank of a mesh will hold and exchange; no rank is started.",
+        "Bytes sent are those of one step, by the formula of each exchange: of B bytes over n ranks all_reduce\n"
+        "sends 2 (n - 1) / n B, reduce_scatter and all_gather (n - 1) / n B. Times are not foretold.",
+        1,
+        1,
+        options
+    };
+    const char *positional[1];
+    int count;
+    bool helped;
+    int code = command_parse(&c, argc, argv, positional, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    code = command_mesh(&c, &ranks.ranks, &settings);
+    if (code != COMMAND_OK) return code;
+    look l = { .vm = command_open(0, stderr) };
+    if (!l.vm) return COMMAND_FAILED;
+    sgl_program *program = NULL;
+    sgl_status status = open_look(&l, positional[0], &settings, &ranks, which);
+    if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
+    if (status == SGL_OK) status = sgl_program_report(program, "plan", format, command_write, stdout);
     code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
     sgl_close(l.vm);
     return code;

@@ -32,6 +32,7 @@ static const struct {
     { "generate", command_generate, "let a trained model go on with a text" },
     { "export", command_export, "write the parameters of a checkpoint as one file, adapters merged" },
     { "graph", command_graph, "print the graph of a script, after any pass" },
+    { "plan", command_show_plan, "what a rank of a mesh holds and exchanges, before any is started" },
     { "memory", command_memory, "planned bytes by section, peak and lower bound, lifetimes drawn" },
     { "repl", command_repl, "evaluate expressions on tensors, look into the graph of a script" },
     { "doctor", command_doctor, "what this machine has, and every knob with its value" },

@@ -383,7 +383,8 @@ SGL_API sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph
                                     sgl_write_fn write, void *user);
 /* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot; format
  * "json": the same as data, below), "kernels" (format "text": the program's text with each fused kernel described, step by
- * step, under the first instruction that launches it), "summary" (format "json": counts, bytes, flops).
+ * step, under the first instruction that launches it), "plan" (format "text", and "json", below: what this rank of the plan's mesh
+ * holds and exchanges), "summary" (format "json": counts, bytes, flops).
  *
  * The program as JSON; a number of bytes or an offset is a whole number, `flops` and `bytes` of an instruction, the
  * arithmetic and the traffic of one launch, may be fractions:
@@ -396,7 +397,13 @@ SGL_API sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph
  *     "work": { "offset": N, "bytes": N } or null, "flops": X, "bytes": X,
  *     "file": NAME, "line": N, "scope": PATH, "pass": NAME }     the origin: "" and 0 where there is none
  *   OPERAND = { "type": "f32[4,8]", "space": "arena", "state", "io" or "const", "offset": N, "bytes": N }
- *   PORT = { "name": NAME, "type", "space", "offset", "bytes" as above } */
+ *   PORT = { "name": NAME, "type", "space", "offset", "bytes" as above }
+ * The plan as JSON; bytes sent are those of this rank in one step, by the formula of each op (docs/transport.md), a mean over the
+ * ranks of a group where parts are uneven:
+ *   { "program": NAME, "rank": N, "ranks": N, "mesh": { "dp": N, ... }, "parameter_bytes": N, "optimizer_bytes": N, "cache_bytes": N,
+ *     "state_bytes": all three as they lie in sections, "arena_bytes": N, "io_bytes": N, "const_bytes": N,
+ *     "feeds": [{ "name": NAME, "part": TYPE, "whole": TYPE, "at": [N...] }...],
+ *     "exchanges": [{ "op": NAME, "axes": "dp+fsdp", "ranks": N, "count": in one step, "bytes_sent": N }...] } */
 SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format,
                                       sgl_write_fn write, void *user);
 /* From now on (`on` not 0, counts from zero) every step measures its instructions, each waiting for the device, so that a step

@@ -72,6 +72,12 @@ static inline bool sglexec_is_control(const sglexec_instruction *i)
     return i->op == SGLIR_OP_SCAN || i->op == SGLIR_OP_WHILE || i->op == SGLIR_OP_COND;
 }
 
+/* How often the blocks of a control instruction are run, as far as that is known (see plan/cost.c). */
+static inline int64_t sglexec_turns(const sglexec_instruction *i)
+{
+    return i->op == SGLIR_OP_COND || i->steps < 0 ? 1 : i->steps;
+}
+
 /* What ranks exchange, or which of them this one is: replay runs it itself, and no device is asked (exec/net.h). */
 static inline bool sglexec_is_exchange(const sglexec_instruction *i)
 {

@@ -43,14 +43,11 @@ sgl_status sglexec_origin_json(const sglexec_program *p, uint32_t origin, sglcor
     return put_name(p, "pass", o->pass, text);
 }
 
-/* How often the blocks are run, as far as that is known (see plan/cost.c). */
-static int64_t turns_of(const sglexec_instruction *i) { return i->op == SGLIR_OP_COND || i->steps < 0 ? 1 : i->steps; }
-
 static sgl_status put_instruction(const sglexec_program *p, uint32_t n, int depth, int64_t launches, bool first,
                                   sglcore_text *text)
 {
     const sglexec_instruction *i = &p->instructions.data[n];
-    if (sglexec_is_control(i)) launches *= turns_of(i);
+    if (sglexec_is_control(i)) launches *= sglexec_turns(i);
     SGLCORE_TRY(sglcore_text_add(p->env, text,
                                  "%s{\"number\":%u,\"op\":\"%s\",\"depth\":%d,\"launches\":%lld,\"kernel\":",
                                  first ? "" : ",\n", n, sglir_ops[i->op].name, depth, (long long)launches));
@@ -72,8 +69,8 @@ static sgl_status put_block(const sglexec_program *p, uint32_t block, int depth,
     for (uint32_t n = b->first; n < b->first + b->count; n++) {
         const sglexec_instruction *i = &p->instructions.data[n];
         SGLCORE_TRY(put_instruction(p, n, depth, launches, depth == 0 && n == b->first, text));
-        if (i->op == SGLIR_OP_WHILE) SGLCORE_TRY(put_block(p, i->other, depth + 1, launches * turns_of(i), text));
-        if (sglexec_is_control(i)) SGLCORE_TRY(put_block(p, i->block, depth + 1, launches * turns_of(i), text));
+        if (i->op == SGLIR_OP_WHILE) SGLCORE_TRY(put_block(p, i->other, depth + 1, launches * sglexec_turns(i), text));
+        if (sglexec_is_control(i)) SGLCORE_TRY(put_block(p, i->block, depth + 1, launches * sglexec_turns(i), text));
         if (i->op == SGLIR_OP_COND) SGLCORE_TRY(put_block(p, i->other, depth + 1, launches, text));
     }
     return SGL_OK;

@@ -7,14 +7,13 @@
 
 #include "ir/text.h"
 #include "session/lifetimes.h"
-#include "session/session.h"
+#include "session/report.h"
 
 /* ---- the pieces of a memory report -------------------------------------------------------------------------------- */
 
 static double ratio(int64_t peak, int64_t bound) { return bound > 0 ? (double)peak / (double)bound : 1.0; }
 
-/* "12,345,678" */
-static const char *grouped(int64_t number, char text[32])
+const char *sglsession_grouped(int64_t number, char text[32])
 {
     char digits[24];
     int length = snprintf(digits, sizeof digits, "%lld", (long long)number), at = 0;
@@ -34,7 +33,7 @@ static int64_t member_count(const sglir_graph *g, uint32_t section)
     return count;
 }
 
-static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore_text *text)
+sgl_status sglsession_text_of_states(sglcore_env *env, const sglir_graph *g, sglcore_text *text)
 {
     char bytes[32], type[160];
     const sglir_region *top = &g->regions.data[0];
@@ -45,7 +44,7 @@ static sgl_status text_of_states(sglcore_env *env, const sglir_graph *g, sglcore
         int64_t members = member_count(g, g->attrs.data[node->attr_first + 1].as.string);
         SGLCORE_TRY(sglcore_text_add(env, text, "  %-24s %-10s %-16s %16s", sglir_attr_string(g, node, "name"),
                                      sglir_role_names[sglir_attr_int(g, node, "role")],
-                                     sglir_type_text(t, type, sizeof type), grouped(sglir_bytes(t), bytes)));
+                                     sglir_type_text(t, type, sizeof type), sglsession_grouped(sglir_bytes(t), bytes)));
         if (members) SGLCORE_TRY(sglcore_text_add(env, text, "   %lld tensors", (long long)members));
         SGLCORE_TRY(sglcore_text_add(env, text, "\n"));
     }
@@ -72,7 +71,7 @@ static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sgl
         if (all->peak_at < life->from || all->peak_at > life->to) continue;
         const sglir_node *node = sglir_node_at(g, life->node);
         SGLCORE_TRY(sglcore_text_add(
-            env, text, "  %16s  %-22s %-14s %s  %s\n", grouped(life->bytes, bytes),
+            env, text, "  %16s  %-22s %-14s %s  %s\n", sglsession_grouped(life->bytes, bytes),
             life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
             sglir_ops[node->op].name, sglir_origin_text(g, node->origin, origin, sizeof origin), scope_of(g, node)));
         shown++;
@@ -89,15 +88,16 @@ static sgl_status memory_text(const sgl_program *program, const sglsession_lifet
     int64_t total =
         space[SGLIR_SPACE_STATE] + space[SGLIR_SPACE_ARENA] + space[SGLIR_SPACE_IO] + space[SGLIR_SPACE_CONST];
     SGLCORE_TRY(sglcore_text_add(env, text, "memory of program \"%s\", bytes\n", sglcore_string(g->strings, g->name)));
-    SGLCORE_TRY(sglcore_text_add(env, text, "states, kept between steps %43s\n", grouped(space[SGLIR_SPACE_STATE], a)));
-    SGLCORE_TRY(text_of_states(env, g, text));
-    SGLCORE_TRY(sglcore_text_add(env, text, "transient peak %55s\n", grouped(space[SGLIR_SPACE_ARENA], a)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "states, kept between steps %43s\n",
+                                 sglsession_grouped(space[SGLIR_SPACE_STATE], a)));
+    SGLCORE_TRY(sglsession_text_of_states(env, g, text));
+    SGLCORE_TRY(sglcore_text_add(env, text, "transient peak %55s\n", sglsession_grouped(space[SGLIR_SPACE_ARENA], a)));
     SGLCORE_TRY(sglcore_text_add(env, text, "  lower bound (largest sum of live bytes) %28s   peak / bound %.4f\n",
-                                 grouped(program->program->arena_lower_bound, b),
+                                 sglsession_grouped(program->program->arena_lower_bound, b),
                                  ratio(space[SGLIR_SPACE_ARENA], program->program->arena_lower_bound)));
-    SGLCORE_TRY(sglcore_text_add(env, text, "feeds and fetches %52s\n", grouped(space[SGLIR_SPACE_IO], a)));
-    SGLCORE_TRY(sglcore_text_add(env, text, "constants %60s\n", grouped(space[SGLIR_SPACE_CONST], a)));
-    SGLCORE_TRY(sglcore_text_add(env, text, "total %64s\n", grouped(total, a)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "feeds and fetches %52s\n", sglsession_grouped(space[SGLIR_SPACE_IO], a)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "constants %60s\n", sglsession_grouped(space[SGLIR_SPACE_CONST], a)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "total %64s\n", sglsession_grouped(total, a)));
     return text_of_peak(env, g, all, text);
 }
 
@@ -162,9 +162,9 @@ static sgl_status svg_axes(sglcore_env *env, const canvas *c, const sglsession_l
     double bottom = c->top + c->height;
     for (int i = 0; i <= MARKS; i++) {
         double x = c->left + c->width * i / MARKS, y = bottom - c->height * i / MARKS;
-        SGLCORE_TRY(sglcore_text_add(env, text,
-                                     "<text x=\"%g\" y=\"%g\" text-anchor=\"end\" font-size=\"11\">%s</text>\n",
-                                     c->left - 6, y + 4, grouped(arena / MARKS * i + arena % MARKS * i / MARKS, a)));
+        SGLCORE_TRY(
+            sglcore_text_add(env, text, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\" font-size=\"11\">%s</text>\n",
+                             c->left - 6, y + 4, sglsession_grouped(arena / MARKS * i + arena % MARKS * i / MARKS, a)));
         SGLCORE_TRY(sglcore_text_add(env, text,
                                      "<text x=\"%g\" y=\"%g\" text-anchor=\"middle\" font-size=\"11\">%lld</text>\n", x,
                                      bottom + 16, (long long)(all->positions * i / MARKS)));
@@ -196,7 +196,7 @@ static sgl_status svg_bar(sglcore_env *env, const canvas *c, const sglir_graph *
         "<title>%s %s, %s bytes at %lld, ",
         x, y, width, height, colour, name,
         life->value == SGLIR_NONE ? "workspace" : sglir_type_text(sglir_type_of(g, life->value), type, sizeof type),
-        grouped(life->bytes, a), (long long)life->offset));
+        sglsession_grouped(life->bytes, a), (long long)life->offset));
     SGLCORE_TRY(add_escaped(env, text, origin));
     SGLCORE_TRY(sglcore_text_add(env, text, " "));
     SGLCORE_TRY(add_escaped(env, text, scope));
@@ -224,11 +224,12 @@ static sgl_status memory_svg(const sgl_program *program, const sglsession_lifeti
         c.width + c.left + 40, c.height + c.top + 64));
     SGLCORE_TRY(sglcore_text_add(env, text, "<text x=\"20\" y=\"28\">"));
     SGLCORE_TRY(add_escaped(env, text, sglcore_string(g->strings, g->name)));
-    SGLCORE_TRY(sglcore_text_add(env, text, ": transient peak %s bytes, lower bound %s (%.4f)", grouped(arena, a),
-                                 grouped(program->program->arena_lower_bound, b),
+    SGLCORE_TRY(sglcore_text_add(env, text, ": transient peak %s bytes, lower bound %s (%.4f)",
+                                 sglsession_grouped(arena, a),
+                                 sglsession_grouped(program->program->arena_lower_bound, b),
                                  ratio(arena, program->program->arena_lower_bound)));
     SGLCORE_TRY(sglcore_text_add(env, text, "; beside it %s bytes of states, kept between steps</text>\n",
-                                 grouped(program->program->space_bytes[SGLIR_SPACE_STATE], a)));
+                                 sglsession_grouped(program->program->space_bytes[SGLIR_SPACE_STATE], a)));
     for (int64_t i = 0; i < all->count; i++) SGLCORE_TRY(svg_bar(env, &c, g, &all->by_size[i], text));
     SGLCORE_TRY(svg_axes(env, &c, all, arena, text));
     return sglcore_text_add(
@@ -298,12 +299,15 @@ sgl_status sgl_program_report(const sgl_program *program, const char *kind, cons
         status = sglexec_program_json(program->program, &text);
     else if (strcmp(kind, "kernels") == 0 && strcmp(format, "text") == 0)
         status = sglexec_program_print(program->program, true, &text);
+    else if (strcmp(kind, "plan") == 0)
+        status = sglsession_report_plan(program, format, &text);
     else if (strcmp(kind, "summary") == 0 && strcmp(format, "json") == 0)
         status = summary_json(program, &text);
     else
         status = sglcore_fail(env, SGL_INVALID_ARGUMENT,
                               "there is no report '%s' in format '%s'; there are memory (text, json, svg), "
-                              "program (text, json), kernels (text), profile (text, json) and summary (json)",
+                              "program (text, json), kernels (text), plan (text, json), profile (text, json) and "
+                              "summary (json)",
                               kind, format);
     if (status == SGL_OK) status = sglsession_hand(program->session->vm, __func__, &text, write, user);
     sglcore_text_free(env, &text);
