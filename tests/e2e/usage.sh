@@ -4,12 +4,12 @@
 . "$ROOT/tests/e2e/common.sh"
 
 run 2
-says out 'usage: sgl COMMAND' train eval generate export graph memory repl doctor version 'exit codes' 130
+says out 'usage: sgl COMMAND' train eval generate export graph plan memory repl doctor version 'exit codes' 130
 for ask in help --help -h; do
     run 0 $ask
     says out 'usage: sgl COMMAND'
 done
-for command in train eval generate export graph memory repl doctor version; do
+for command in train eval generate export graph plan memory repl doctor version; do
     run 0 $command --help
     says out "usage: sgl $command" 'exit codes: 0 done; 1 failed' '2 wrong usage'
     run 0 help $command
@@ -50,7 +50,7 @@ refused 1 "plan" "'micor'" "'micro'" -- train "$LLAMA" --set plan.micor=3
 refused 1 "'stpes'" "'steps'" -- train "$LLAMA" --set job.stpes=3
 refused 1 "no pass 'fues'" "'fuse'" -- graph "$LLAMA" --set plan.disable=fues --after all
 refused 1 "'fuse' cannot be left out" -- graph "$LLAMA" --set plan.disable=simplify,fuse --after all
-refused 1 'mesh spans 2 ranks' -- train "$LLAMA" --data "$ROOT/vm/sgl.h" --set plan.mesh.dp=2
+refused 1 'mesh dp=2' 'sgl train --nproc 2' -- train "$LLAMA" --data "$ROOT/vm/sgl.h" --set plan.mesh.dp=2
 refused 1 'mesh' "'tq'" -- train "$LLAMA" --set plan.mesh.tq=2
 refused 1 "no pass 'fues'" "'fuse'" -- graph "$LLAMA" --after fues
 refused 1 "'dto'" 'text and dot' -- graph "$LLAMA" --format dto

@@ -1,0 +1,58 @@
+#!/bin/sh
+# `sgl plan`: bytes, feeds and exchanges of any rank of a mesh, none of which is started; the bytes sent follow the formula, and
+# micro-batches exchange no more than one batch does. `sgl graph` and `sgl memory` take a rank of a mesh, too.
+. "$ROOT/tests/e2e/common.sh"
+
+# number KEY: of the JSON in out; of several of that name the sum.
+number() { grep -o "\"$1\":[0-9]*" out | awk -F: '{ sum += $2 } END { printf "%d", sum }'; }
+
+# shellcheck disable=SC2086
+plan() { run 0 plan "$LLAMA" $TINY "$@"; }
+
+plan
+says out 'plan of program "train", rank 0 of 1' 'mesh of one rank' 'exchanges of a step: none' 'tokens                   i32[4,16]'
+plan --format json
+parameters=$(number parameter_bytes)
+[ "$(number optimizer_bytes)" -eq $((2 * parameters)) ] || fail "AdamW keeps two moments"
+[ "$(number count)" -eq 0 ] || fail "one rank exchanges"
+holds "$(number state_bytes) >= 3 * $parameters"
+
+for ranks in 2 4; do
+    plan --mesh dp=$ranks --format json
+    sent=$(number bytes_sent) count=$(number count)
+    exact=$((2 * (ranks - 1) * parameters / ranks))
+    # Beside the gradients: the loss and its count.
+    [ "$sent" -ge "$exact" ] && [ "$sent" -le $((exact + 64)) ] || fail "dp=$ranks sends $sent bytes, $exact by the formula"
+    [ "$(number parameter_bytes)" -eq "$parameters" ] || fail "parameters are whole under dp"
+    plan --mesh dp=$ranks --format json --set plan.micro=$((4 / ranks))
+    [ "$(number bytes_sent)" -eq "$sent" ] && [ "$(number count)" -eq "$count" ] || fail "micro-batches exchange more"
+done
+
+plan --mesh dp=4 --rank 3
+says out 'rank 3 of 4' 'mesh dp=4 (here 3)' 'i32[1,16] of i32[4,16], from [3,0] on' 'all_reduce       over dp'
+plan --mesh dp=2,tp=2 --rank 2
+says out 'mesh dp=2 (here 1), tp=2 (here 0)' 'from [2,0] on'
+# Rows that do not come out even: the first ranks have one more.
+plan --mesh dp=4 --rank 0 --set batch=6
+says out 'i32[2,16] of i32[6,16], from [0,0] on'
+plan --mesh dp=4 --rank 3 --set batch=6
+says out 'i32[1,16] of i32[6,16], from [5,0] on'
+plan --graph decode --format json
+[ "$(number count)" -eq 0 ] || fail "one rank exchanges"
+
+# shellcheck disable=SC2086
+run 0 graph "$LLAMA" $TINY --mesh dp=2 --after shard --rank 1
+says out 'all_reduce' 'i32[2,16]'
+# shellcheck disable=SC2086
+run 0 memory "$LLAMA" $TINY --mesh dp=2 --rank 1 --format json
+half=$(number arena_bytes)
+# shellcheck disable=SC2086
+run 0 memory "$LLAMA" $TINY --format json
+holds "$half < 0.8 * $(number arena_bytes)"
+
+for command in plan graph memory; do
+    refused 1 'there is no rank 2' 'spans 2' -- $command "$LLAMA" --mesh dp=2 --rank 2 $([ $command != graph ] || echo --after all)
+    refused 2 '--rank' "'-1'" -- $command "$LLAMA" --rank -1
+done
+refused 1 "'yaml'" 'text and json' -- plan "$LLAMA" --format yaml
+refused 1 "no graph 'trian'" -- plan "$LLAMA" --graph trian
