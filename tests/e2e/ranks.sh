@@ -1,8 +1,8 @@
 #!/bin/sh
-# ctest: serial
-# ctest: timeout 600
 # The command line of runs over several ranks: --mesh, --nproc and --timeout, and what is wrong with them; the launcher, and
 # none; a failure told once, by the rank whose it is; rank 0's terminal.
+# ctest: serial
+# ctest: timeout 600
 . "$ROOT/tests/e2e/common.sh"
 make_text 8000 text
 export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's plugins are loaded and unloaded with what they hold

@@ -112,8 +112,7 @@ sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, 
     sgl_status status = lay_out(&s, &tried);
     if (status == SGL_OK) status = sglir_rewrite_graph(context->env, tried, "shard", NULL, NULL, out);
     /* A graph without feeds, and with nothing random, is each rank's as it is. */
-    if (status == SGL_OK)
-        sglpass_say(context, in, *out, !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(*out)));
+    if (status == SGL_OK) sglpass_say(context, in, *out, !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(*out)));
     sglir_graph_free(tried);
     sglir_graph_free(apart);
     return status;
