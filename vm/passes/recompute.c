@@ -31,23 +31,29 @@ static void stick(writer *w, sgl_status status)
 
 /* ---- what clones wait for ----------------------------------------------------------------------------------------- */
 
-/* A gradient that stands before `position`, will be stored anyway, and depends on all that the forward made up to
- * `reach`: the last such one. SGLIR_NONE when there is none, and nothing to wait for. */
-static sglir_id find_trigger(const writer *w, int64_t position, int64_t reach)
+/* A gradient that stands before the node, will be stored anyway, and depends on all that the forward made up to `reach`:
+ * the last such one. Where nodes outside of kernels are made again for one within, there must be `depth` levels left to its
+ * own, or it would leave the kernel that it is in without them, and what that one works out be stored. SGLIR_NONE when
+ * there is none, and nothing to wait for. */
+static sglir_id find_trigger(const writer *w, sglir_id user, int64_t reach, int32_t depth)
 {
     const sglpass_again *s = &w->again;
     const sglir_region *region = &s->g->regions.data[s->region];
-    for (int64_t n = position - 1; n >= 0; n--) {
+    bool free = depth <= 1 || sglpass_again_outside(sglpass_again_at(s, user));
+    sglir_id last = SGLIR_NONE;
+    for (int64_t n = s->node[user].position - 1; n >= 0; n--) {
         sglir_id id = region->nodes.data[n];
         const sglir_node *node = sglpass_again_at(s, id);
         if (!s->node[id].live || !s->node[id].backward || s->node[id].reach < reach || node->op == SGLIR_OP_AFTER)
             continue;
         for (uint32_t k = 0; k < node->out_count; k++) {
             sglir_id value = node->out_first + k;
-            if (s->value[value].counted && s->value[value].needed && s->value[value].root == value) return value;
+            if (!s->value[value].counted || !s->value[value].needed || s->value[value].root != value) continue;
+            if (free || sglpass_again_level_after(s, id) + depth <= s->node[user].level) return value;
+            if (last == SGLIR_NONE) last = value;
         }
     }
-    return SGLIR_NONE;
+    return last;
 }
 
 /* The value as the backward sees it from now on: behind the trigger. */
@@ -116,6 +122,25 @@ static int64_t reach_of_cone(const sglpass_again *s)
     return reach;
 }
 
+/* How many levels the clones of the cone take, with what they wait for each: the `after` is one of them. */
+static int32_t depth_of_cone(const sglpass_again *s)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < s->cone.count; i++) {
+        sglir_id id = s->cone.data[i];
+        const sglir_node *node = sglpass_again_at(s, id);
+        int32_t depth = 1;
+        for (uint32_t a = 0; a < node->arg_count; a++) {
+            sglir_id arg = sglir_arg(s->g, node, a);
+            if (sglpass_again_cloned(s, arg) && s->node[sglpass_again_maker(s, arg)].depth > depth)
+                depth = s->node[sglpass_again_maker(s, arg)].depth;
+        }
+        s->node[id].depth = depth + sglpass_again_outside(node);
+        if (s->node[id].depth > most) most = s->node[id].depth;
+    }
+    return most;
+}
+
 /* All clones that the node of the backward needs and that are not there yet. */
 static void write_clones(writer *w, sglir_id id)
 {
@@ -127,7 +152,7 @@ static void write_clones(writer *w, sglir_id id)
     for (int64_t i = 0; i < uses.count && !failed(w); i++) {
         stick(w, sglpass_again_cone(s, uses.data[i]));
         if (failed(w) || s->cone.count == 0) continue;
-        sglir_id trigger = find_trigger(w, s->node[id].position, reach_of_cone(s));
+        sglir_id trigger = find_trigger(w, id, reach_of_cone(s), depth_of_cone(s));
         for (int64_t c = 0; c < s->cone.count && !failed(w); c++) write_clone(w, s->cone.data[c], trigger);
     }
     sglcore_vec_free(s->env, &uses);

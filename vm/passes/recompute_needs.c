@@ -41,6 +41,11 @@ sglir_id sglpass_again_maker(const sglpass_again *s, sglir_id value)
     return v->region == s->region ? v->node : SGLIR_NONE;
 }
 
+int32_t sglpass_again_level_after(const sglpass_again *s, sglir_id maker)
+{
+    return s->node[maker].level + sglpass_again_outside(sglpass_again_at(s, maker));
+}
+
 static sgl_status push_captures(sglpass_again *s, sglir_id id)
 {
     const sglir_region *region = &s->g->regions.data[id];
@@ -91,6 +96,8 @@ static sgl_status look_down(sglpass_again *s, sglir_id id, int64_t position)
         if (maker == SGLIR_NONE) continue;
         facts->backward = facts->backward || s->node[maker].backward;
         if (s->node[maker].reach > facts->reach) facts->reach = s->node[maker].reach;
+        int32_t level = sglpass_again_level_after(s, maker);
+        if (level > facts->level) facts->level = level;
     }
     if (!facts->backward) facts->reach = position;
     for (uint32_t k = 0; k < node->out_count; k++) {

@@ -29,6 +29,8 @@ typedef struct sglpass_again_node {
     bool backward;    /* made by autodiff, or from what is */
     int64_t position; /* in its region */
     int64_t reach;    /* the last position of the forward that it depends on, -1: none */
+    int32_t level;    /* nodes outside of kernels on the longest way to it; fuse makes kernels of one level */
+    int32_t depth;    /* of a clone: the same from what it waits with on */
     uint32_t stamp;   /* cloned, when it is that of the run */
 } sglpass_again_node;
 
@@ -66,6 +68,8 @@ sgl_status sglpass_again_find(sglpass_again *s, sglir_id region, bool *both);
 sgl_status sglpass_again_uses(sglpass_again *s, sglir_id node);
 /* A node of its own beside kernels: a product, a gather, a loop. */
 bool sglpass_again_outside(const sglir_node *node);
+/* The level at which the results of a node are there. */
+int32_t sglpass_again_level_after(const sglpass_again *s, sglir_id maker);
 /* The maker in this region, SGLIR_NONE for what comes from elsewhere. */
 sglir_id sglpass_again_maker(const sglpass_again *s, sglir_id value);
 
