@@ -241,10 +241,44 @@ static sgl_status load_parameters(train *t, const char *from)
     return status == SGL_OK ? sgl_checkpoint_load(t->session, path, 1) : status;
 }
 
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Whether the script is another one than its checkpoint keeps; not, where it did not load. */
+static bool has_changed(const train *t)
+{
+    const char *meta = NULL, *before = json_string_value(json_object_get(t->meta, "text"));
+    if (!t->job || !before || sgl_job_meta(t->job, &meta) != SGL_OK) return false;
+    json_t *now = json_loads(meta, 0, NULL);
+    const char *text = json_string_value(json_object_get(now, "text"));
+    bool changed = text && strcmp(text, before) != 0;
+    json_decref(now);
+    return changed;
+}
+
+/* Behind the reason why a run cannot go on: that its checkpoint is of another script, if it is. */
+static sgl_status tell_script(const train *t, sgl_status status)
+{
+    const char *before = json_string_value(json_object_get(t->meta, "script"));
+    if (status == SGL_OK || status == SGL_INTERRUPTED || status == SGL_OUT_OF_MEMORY || !before) return status;
+    char why[4096];
+    snprintf(why, sizeof why, "%s", sgl_error_message(t->vm));
+    int line = (int)strcspn(why, "\n"); /* what comes behind it are the calls of the script */
+    if (strcmp(last_name(before), last_name(t->script)) != 0)
+        return sgl_fail(t->vm, status, "%.*s; %s was made by the script %s, not by %s: resume it with that%s", line,
+                        why, t->from, before, t->script, why + line);
+    if (!has_changed(t)) return sgl_fail(t->vm, status, "%s", why);
+    return sgl_fail(t->vm, status, "%.*s; %s has changed since %s was made, which keeps the text of then%s", line, why,
+                    t->script, t->from, why + line);
+}
+
 static sgl_status begin(train *t)
 {
     if (t->meta) {
-        sgl_status status = sgl_checkpoint_load(t->session, t->from, 0);
+        sgl_status status = tell_script(t, sgl_checkpoint_load(t->session, t->from, 0));
         if (status == SGL_OK && !t->o->quiet) printf("resumed %s\n", t->from);
         return status;
     }
@@ -391,7 +425,7 @@ static int run(train *t)
     if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
     if (status == SGL_OK) status = command_join(&t->o->ranks, t->session);
     if (status == SGL_OK) status = find_start(t);
-    if (status == SGL_OK) status = load(t);
+    if (status == SGL_OK) status = tell_script(t, load(t));
     if (status == SGL_OK) status = prepare(t);
     if (status == SGL_OK)
         status = command_progress_begin(&t->progress, t->vm, t->session, &t->config,

@@ -94,3 +94,28 @@ run 0 train "$LLAMA" --resume seed2 --quiet
 run 0 train "$LLAMA" --resume seed2 --steps 103 --log longer.log --quiet
 [ -d seed2/step-00000103 ] || fail "--steps did not lengthen the run"
 refused 1 '103 steps are done already' -- train "$LLAMA" --resume seed2 --steps 50 --quiet
+
+# With another script, or one that was changed since: what differs, and which script made the checkpoint.
+cat >one.lua <<'LUA'
+local sgl = require "sgl"
+local nn = sgl.nn
+local cfg = sgl.config { dim = 8, wide = 1 }
+local embed, layer = nn.embedding(256, cfg.dim), nn.linear(cfg.dim, cfg.dim)
+local model = nn.module("m", { embed = embed, layer = layer }, function(t) return nn.tied_head(embed, layer(embed(t))) end)
+return sgl.job {
+  model = model, loss = function(batch) return nn.cross_entropy(model(batch.tokens), batch.targets) end,
+  data = sgl.data.text { path = "text", seq = 8, batch = 2 }, optim = sgl.optim.sgd { lr = 0.1 }, steps = 4,
+}
+LUA
+run 0 train one.lua --out made --stop-at 2 --quiet
+sed 's/layer = layer/other = layer/' one.lua >two.lua
+refused 1 'other.weight is missing; the program has this parameter' 'no such parameter as layer.weight' \
+    'made/step-00000002 was made by the script one.lua, not by two.lua: resume it with that' -- train two.lua --resume made --quiet
+cp one.lua kept.lua
+cp two.lua one.lua
+refused 1 'other.weight is missing' 'one.lua has changed since made/step-00000002 was made' -- train one.lua --resume made --quiet
+cp kept.lua one.lua
+run 0 train one.lua --set wide=2 --out wide --stop-at 2 --quiet
+sed 's/, wide = 1//' one.lua >two.lua
+refused 1 "'wide'" 'was made by the script one.lua, not by two.lua' -- train two.lua --resume wide --quiet
+run 0 train one.lua --resume made --quiet
