@@ -444,7 +444,8 @@ SGL_API sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir);
 SGL_API sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta,
                                        int64_t *step);
 /* Reads a checkpoint into the session. Everything is checked before anything is changed. With parameters_only,
- * states are left as they are (for --init-from and for generation). */
+ * states are left as they are (for --init-from and for generation). In a world of ranks each of them reads it, and where that
+ * fails on one it fails on all. */
 SGL_API sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only);
 /* The parameters and buffers from one safetensors file that is in no checkpoint: all of them and nothing else, by their
  * names, in their dtypes and shapes, or TYPE. States are left as they are. */

@@ -184,6 +184,11 @@ static sgl_status check(sglcore_env *env, const sgl_session *session, const sgl_
 {
     if (!c->decode || c->decode->session != session)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_generate: decode must be a program of this session");
+    if (c->decode->ranks > 1)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "generate: the decode program is of a plan of %lld ranks; freeze it with a plan of one: "
+                            "parameters are whole on every rank",
+                            (long long)c->decode->ranks);
     if (!c->prompt || c->prompt_count < 1)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "generate: the prompt is empty; give at least one token");
     if (c->count < 0 || c->top_k < 0 || !(c->temperature >= 0) || !(c->top_p >= 0 && c->top_p <= 1) || c->context < 0 ||

@@ -175,6 +175,8 @@ sgl_status sglsession_same_vm(sgl_vm *vm, const sgl_vm *other, const char *call,
 sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *call);
 /* What each feed of the frozen program is a part of: its type in the traced graph, cut as the placed graph's layout says. */
 sgl_status sglsession_lay_feeds(sgl_program *program, const sglir_graph *traced);
+/* The world of an open comm, which is closed with the session, or here where that fails. */
+sgl_status sglsession_take_world(sgl_session *session, const sglexec_comm_ops *ops, sglexec_comm *comm);
 /* Leaves the world; before the device is closed. */
 void sglsession_leave(sgl_session *session);
 /* Which rank of the plan's mesh this session is, of how many. INVALID_ARGUMENT: the world has another number of ranks, or the
@@ -196,6 +198,16 @@ sgl_status sglsession_lose(sgl_session *session, sgl_status status);
 /* Long work without exchanges; may be nested. */
 void sglsession_begin_busy(sgl_session *session, const char *what);
 void sglsession_end_busy(sgl_session *session);
+/* sgl_checkpoint_save, with what the ranks agreed on while they waited for it. */
+sgl_status sglsession_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep,
+                           sglsession_note *note);
+/* How far a training run is; and the JSON object that its checkpoint keeps: the host's meta with that, and seed. */
+typedef struct sglsession_progress {
+    int64_t step; /* which is the data cursor too */
+    int64_t evaluated, tokens_done;
+} sglsession_progress;
+sgl_status sglsession_train_meta(sglcore_env *env, const sgl_train_config *config, const sglsession_progress *progress,
+                                 sglcore_text *text);
 /* Gives the folder of sgl_checkpoint_lock back. */
 void sglsession_unlock(sgl_session *session);
 /* Frees what the last sgl_checkpoint_find handed out. */

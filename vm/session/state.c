@@ -193,7 +193,7 @@ void sglsession_unlock(sgl_session *session)
 sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir)
 {
     if (!session) return SGL_INVALID_ARGUMENT;
-    if (session->locked && dir && strcmp(session->locked, dir) == 0) return SGL_OK;
+    if (sgl_session_rank(session) != 0 || (session->locked && dir && strcmp(session->locked, dir) == 0)) return SGL_OK;
     sglsession_unlock(session); /* first: the same folder may have two names */
     if (!dir) return SGL_OK;
     sglcore_env *env = &session->vm->env;
@@ -205,29 +205,6 @@ sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir)
         session->locked = kept;
     else
         sglcore_free(env, kept, strlen(kept) + 1);
-    return status;
-}
-
-static sgl_status save_locked(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep);
-
-sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
-{
-    SGLSESSION_NEEDS(session && dir && step >= 0, session ? session->vm : NULL,
-                     "session or dir is NULL, or step is below 0");
-    sglcore_env *env = &session->vm->env;
-    if (session->ops->blank)
-        return sglcore_fail(env, SGL_UNSUPPORTED,
-                            "sgl_checkpoint_save: the device '%s' computes nothing: there is nothing to save",
-                            session->ops->name);
-    if (session->torn)
-        return sglcore_fail(
-            env, SGL_WRONG_STATE,
-            "sgl_checkpoint_save: a step failed or was stopped half-way, and the states are of no step; load a "
-            "checkpoint first");
-    bool held = session->locked && strcmp(session->locked, dir) == 0;
-    SGLCORE_TRY(sgl_checkpoint_lock(session, dir));
-    sgl_status status = save_locked(session, dir, step, meta, keep);
-    if (!held) sglsession_unlock(session);
     return status;
 }
 
@@ -250,6 +227,43 @@ static sgl_status save_locked(sgl_session *session, const char *dir, int64_t ste
     return status;
 }
 
+static sgl_status lock_and_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
+{
+    sglcore_env *env = &session->vm->env;
+    if (session->ops->blank)
+        return sglcore_fail(env, SGL_UNSUPPORTED,
+                            "sgl_checkpoint_save: the device '%s' computes nothing: there is nothing to save",
+                            session->ops->name);
+    if (session->torn)
+        return sglcore_fail(
+            env, SGL_WRONG_STATE,
+            "sgl_checkpoint_save: a step failed or was stopped half-way, and the states are of no step; load a "
+            "checkpoint first");
+    if (sgl_session_rank(session) != 0) return SGL_OK; /* states are whole everywhere: rank 0's are all */
+    bool held = session->locked && strcmp(session->locked, dir) == 0;
+    SGLCORE_TRY(sgl_checkpoint_lock(session, dir));
+    sglsession_begin_busy(session, "saving a checkpoint");
+    sgl_status status = save_locked(session, dir, step, meta, keep);
+    sglsession_end_busy(session);
+    if (!held) sglsession_unlock(session);
+    return status;
+}
+
+sgl_status sglsession_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep,
+                           sglsession_note *note)
+{
+    SGLCORE_TRY(sgl_world_check(session, 0)); /* of a world that is lost nothing is saved */
+    return sglsession_agree(session, lock_and_save(session, dir, step, meta, keep), note);
+}
+
+sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
+{
+    SGLSESSION_NEEDS(session && dir && step >= 0, session ? session->vm : NULL,
+                     "session or dir is NULL, or step is below 0");
+    sglsession_note note = { 0 };
+    return sglsession_save(session, dir, step, meta, keep, &note);
+}
+
 /* What passes made and the checkpoint lacks, as one that was saved under another plan does, begins anew. */
 static sgl_status begin_unwritten(sgl_session *session, const saved *s, const char *path)
 {
@@ -265,7 +279,7 @@ static sgl_status begin_unwritten(sgl_session *session, const saved *s, const ch
 
 typedef enum source { CHECKPOINT, PARAMETERS_OF_CHECKPOINT, TENSORS } source;
 
-static sgl_status load_from(sgl_session *session, const char *path, source from)
+static sgl_status read_from(sgl_session *session, const char *path, source from)
 {
     bool parameters_only = from != CHECKPOINT;
     sglcore_env *env = &session->vm->env;
@@ -287,6 +301,16 @@ static sgl_status load_from(sgl_session *session, const char *path, source from)
     sglcore_vec_free(env, &targets);
     scatter(session, &s);
     return status;
+}
+
+/* Every rank reads the file for itself. */
+static sgl_status load_from(sgl_session *session, const char *path, source from)
+{
+    sglsession_note note = { 0 };
+    sglsession_begin_busy(session, "loading");
+    sgl_status status = read_from(session, path, from);
+    sglsession_end_busy(session);
+    return sglsession_agree(session, status, &note);
 }
 
 sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only)

@@ -3,13 +3,14 @@
  * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a session
  * whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate, clipping
  * and norms are fetches of the program. Whatever fails but a step itself (a log that is full, data that end, an evaluation),
- * the steps since the last checkpoint are saved first. Odd invariant: between the first step and the last the loop itself
- * allocates nothing; only evaluation and saving may. */
+ * the steps since the last checkpoint are saved first. Of several ranks each runs the loop, and before each step of a program,
+ * after each checkpoint, they agree whether one of them stops or has failed since: whatever it was, and wherever the others are
+ * in the loop, the next time that they agree is the same for all. Odd invariant: between the first step and the last the loop
+ * itself allocates nothing; only evaluation and saving may. */
 #include <stdio.h>
 #include <string.h>
 
 #include "session/session.h"
-#include "store/json.h"
 
 /* Rank-0 fetches that are told. */
 typedef struct scalars {
@@ -29,9 +30,13 @@ typedef struct trainer {
     int64_t tokens;    /* of the step at hand */
     int64_t tokens_done;
     const char *bucket;
-    bool frozen;      /* its program, just now */
-    bool lost;        /* a step failed, or was stopped within: nothing is saved after it */
-    bool interrupted; /* what gives the data was interrupted */
+    bool frozen;       /* its program, just now */
+    bool lost;         /* a step failed, or was stopped within: nothing is saved after it */
+    bool interrupted;  /* what gives the data was interrupted */
+    bool many;         /* ranks, and what these have agreed on: */
+    bool stopped;      /* one of them wants to stop */
+    bool unsaved;      /* rank 0 has something to save */
+    sgl_status agreed; /* what they have failed with; they agree on nothing further but a last save */
     scalars of_step, of_eval;
 } trainer;
 
@@ -146,11 +151,35 @@ static sgl_status feed_if_read(sgl_program *program, const char *name, const voi
     return has_feed(program, name, &type) ? sgl_feed(program, name, data, (size_t)bytes) : SGL_OK;
 }
 
+typedef struct batch_rows {
+    int64_t first, count;
+} batch_rows;
+
+/* Rows of the batch of which the program keeps something: a rank reads no others. */
+static batch_rows rows_kept(const sgl_program *program, int64_t batch)
+{
+    const char *name;
+    sgl_type type;
+    batch_rows kept = { 0 };
+    for (int i = 0; sgl_program_feed(program, i, &name, &type) == SGL_OK && name; i++) {
+        int64_t offsets[SGL_MAX_RANK], dims[SGL_MAX_RANK];
+        if (strcmp(name, "tokens") != 0 && strcmp(name, "targets") != 0) continue;
+        const bool fits = type.rank > 0 && type.dims[0] == batch; /* if not, the feed is refused */
+        if (!fits || sgl_program_feed_part(program, i, offsets, dims) != SGL_OK) return (batch_rows){ 0, batch };
+        const int64_t first = kept.count > 0 && kept.first < offsets[0] ? kept.first : offsets[0];
+        const int64_t end = offsets[0] + dims[0], kept_end = kept.first + kept.count;
+        kept = (batch_rows){ first, (kept.count > 0 && kept_end > end ? kept_end : end) - first };
+    }
+    return kept;
+}
+
 static sgl_status feed_tokens(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
 {
     sgl_tokens *tokens = t->config->tokens;
-    SGLCORE_TRY(is_eval ? sgl_tokens_eval(tokens, cursor, tokens->inputs, tokens->targets)
-                        : sgl_tokens_train(tokens, cursor, tokens->inputs, tokens->targets));
+    const int64_t batch = sglstore_tokens_sizes_of(tokens->tokens).batch;
+    const batch_rows rows = t->many ? rows_kept(program, batch) : (batch_rows){ 0, batch };
+    SGLCORE_TRY(
+        sglstore_tokens_rows(tokens->tokens, is_eval, cursor, rows.first, rows.count, tokens->inputs, tokens->targets));
     SGLCORE_TRY(feed_if_read(program, "tokens", tokens->inputs, tokens->buffer_bytes));
     return feed_if_read(program, "targets", tokens->targets, tokens->buffer_bytes);
 }
@@ -192,13 +221,58 @@ static sgl_status pick_program(trainer *t, int64_t cursor, bool is_eval, sgl_pro
     return SGL_OK;
 }
 
-static bool stopping(const trainer *t) { return t->interrupted || t->session->vm->interrupted; }
+/* ---- agreeing ------------------------------------------------------------------------------------------------------ */
+
+enum { NEWS_MS = 300 }; /* how long the news of a lost rank may take behind the signal that came of it */
+
+static bool wants_stop(const trainer *t) { return t->interrupted || t->session->vm->interrupted; }
+static bool stopping(const trainer *t) { return t->many ? t->stopped : wants_stop(t); }
+/* The batch at hand is not stepped. */
+static bool is_left_out(const trainer *t) { return t->many ? t->stopped : t->interrupted; }
+
+static bool is_unsaved(const trainer *t)
+{
+    return t->config->out && t->saved != t->step && t->step > t->config->start_step;
+}
+
+/* The status of this rank becomes that of all. */
+static sgl_status agree(trainer *t, sgl_status mine)
+{
+    if (!t->many) return mine;
+    if (t->agreed != SGL_OK) return t->agreed;
+    sglsession_note note = { .stop = wants_stop(t), .unsaved = is_unsaved(t) };
+    t->lost = t->lost || sglsession_is_lost(t->session);
+    if (t->lost && mine != SGL_OK) return t->agreed = mine;
+    sgl_status status = note.stop && !t->stopped ? sgl_world_check(t->session, NEWS_MS) : SGL_OK;
+    if (status == SGL_OK) status = sglsession_agree(t->session, mine, &note);
+    t->stopped = note.stop;
+    t->unsaved = note.unsaved;
+    if (status != SGL_NOT_FOUND) t->agreed = status; /* that is an end of data, of all */
+    if (status == SGL_OK || !sglsession_is_lost(t->session)) return status;
+    t->lost = true;
+    return sglcore_fail_at(t->env, status, "after step %lld", (long long)t->step);
+}
+
+/* All that comes before a step of the program that takes the batch. */
+static sgl_status prepare(trainer *t, int64_t cursor, bool is_eval, sgl_program **program)
+{
+    sgl_status status = pick_program(t, cursor, is_eval, program);
+    if (status == SGL_OK && !sglsession_has_met(*program)) { /* none goes to meet where not all do */
+        status = agree(t, sglsession_ready_memory(*program));
+        if (status == SGL_OK) status = sglsession_meet(*program);
+    }
+    if (status == SGL_OK) status = feed_batch(t, *program, cursor, is_eval);
+    if (t->interrupted) return SGL_OK;
+    if (status == SGL_OK) status = feed_number(*program, "step", is_eval ? t->step : t->step + 1);
+    return status == SGL_OK ? feed_number(*program, "seed", (int64_t)t->config->seed) : status;
+}
 
 static sgl_status step_program(trainer *t, sgl_program *program, bool is_eval)
 {
     sgl_status status = sgl_step(program);
-    if (status == SGL_INTERRUPTED || (status != SGL_OK && !is_eval)) t->lost = true;
-    return status;
+    if (status == SGL_OK) return SGL_OK;
+    t->lost = t->lost || status == SGL_INTERRUPTED || !is_eval || sglsession_is_lost(t->session);
+    return t->many ? sglcore_fail_at(t->env, status, "step %lld", (long long)t->step + !is_eval) : status;
 }
 
 /* ---- evaluation and checkpoints ------------------------------------------------------------------------------------- */
@@ -227,12 +301,9 @@ static sgl_status evaluate(trainer *t)
     int64_t batches = eval_batches(t);
     for (int i = 0; i < t->of_eval.count; i++) t->of_eval.values[i] = 0;
     for (int64_t b = 0; b < batches && !stopping(t); b++) {
-        sgl_status status = pick_program(t, b, true, &eval);
-        if (status == SGL_OK) status = feed_batch(t, eval, b, true);
-        if (t->interrupted || (status == SGL_NOT_FOUND && !t->config->tokens)) break;
+        sgl_status status = agree(t, prepare(t, b, true, &eval));
+        if (is_left_out(t) || (status == SGL_NOT_FOUND && !t->config->tokens)) break;
         if (status != SGL_OK) return status;
-        SGLCORE_TRY(feed_number(eval, "step", t->step));
-        SGLCORE_TRY(feed_number(eval, "seed", (int64_t)t->config->seed));
         SGLCORE_TRY(step_program(t, eval, true));
         double batch_sum, batch_count;
         SGLCORE_TRY(fetch_scalar(eval, "loss_sum", sum_type.dtype, &batch_sum));
@@ -243,7 +314,7 @@ static sgl_status evaluate(trainer *t)
     }
     if (stopping(t)) return SGL_OK; /* of some batches: no figure to tell */
     t->evaluated = t->step;
-    if (!t->config->on_eval || count <= 0) return SGL_OK;
+    if (!t->config->on_eval || count <= 0 || sgl_session_rank(t->session) != 0) return SGL_OK;
     for (int i = 0; i < t->of_eval.count; i++) t->of_eval.values[i] /= count;
     const sgl_eval_record record = { .step = t->step,
                                      .loss = loss_sum / count,
@@ -254,46 +325,10 @@ static sgl_status evaluate(trainer *t)
     return t->config->on_eval(t->config->user, &record);
 }
 
-/* The last one where something picks alone: elsewhere every step has as many. */
-static const char *const own_keys[] = { "step", "steps", "cursor", "seed", "evaluated", "tokens" };
-enum { OWN_KEYS = sizeof own_keys / sizeof own_keys[0] };
-static int own_count(const trainer *t) { return t->config->pick ? OWN_KEYS : OWN_KEYS - 1; }
-
-/* The members of the host's meta, as they stand, but for those of our own. */
-static sgl_status add_members(sglcore_env *env, const char *meta, int own_keys_count, sglcore_text *key,
-                              sglcore_text *text)
-{
-    sglstore_json json = { .env = env, .text = meta, .bytes = (int64_t)strlen(meta) };
-    bool more = true;
-    SGLCORE_TRY(sglstore_json_open(&json, '{'));
-    for (;;) {
-        int64_t from;
-        bool own = false;
-        SGLCORE_TRY(sglstore_json_member(&json, key, &more));
-        if (!more) return sglstore_json_end(&json);
-        SGLCORE_TRY(sglstore_json_skip(&json, &from));
-        for (int i = 0; i < own_keys_count; i++) own = own || strcmp(key->data, own_keys[i]) == 0;
-        if (own) continue;
-        SGLCORE_TRY(sglcore_text_quote(env, text, key->data));
-        SGLCORE_TRY(sglcore_text_add(env, text, ":"));
-        SGLCORE_TRY(sglcore_text_bytes(env, text, meta + from, (size_t)(json.at - from)));
-        SGLCORE_TRY(sglcore_text_add(env, text, ","));
-    }
-}
-
-/* The host's meta with what a resumed run must know: step (which is the data cursor too), seed, the last evaluation. */
 static sgl_status make_meta(const trainer *t, sglcore_text *text)
 {
-    const int64_t values[OWN_KEYS] = { t->step,      t->config->steps, t->step, (int64_t)t->config->seed,
-                                       t->evaluated, t->tokens_done };
-    sglcore_text key = { 0 };
-    sgl_status status = sglcore_text_add(t->env, text, "{");
-    if (status == SGL_OK && t->config->meta) status = add_members(t->env, t->config->meta, own_count(t), &key, text);
-    sglcore_text_free(t->env, &key);
-    if (status == SGL_CORRUPT) return sglcore_fail_at(t->env, SGL_INVALID_ARGUMENT, "sgl_train: meta");
-    for (int i = 0; i < own_count(t) && status == SGL_OK; i++)
-        status = sglcore_text_add(t->env, text, "%s\"%s\":%lld", i ? "," : "", own_keys[i], (long long)values[i]);
-    return status == SGL_OK ? sglcore_text_add(t->env, text, "}") : status;
+    const sglsession_progress progress = { t->step, t->evaluated, t->tokens_done };
+    return sglsession_train_meta(t->env, t->config, &progress, text);
 }
 
 /* Before the first step: a run of hours does not end with a meta that cannot be kept. */
@@ -305,34 +340,38 @@ static sgl_status check_meta(const trainer *t)
     return status;
 }
 
-static sgl_status save(trainer *t)
+static sgl_status tell_saved(const trainer *t)
 {
-    sglcore_text meta = { 0 };
-    t->saved = t->step;
-    sgl_status status = make_meta(t, &meta);
-    if (status == SGL_OK) status = sgl_checkpoint_save(t->session, t->config->out, t->step, meta.data, t->config->keep);
-    sglcore_text_free(t->env, &meta);
-    if (status != SGL_OK) return status;
     char path[4096];
     int length = snprintf(path, sizeof path, "%s/step-%08lld", t->config->out, (long long)t->step);
     if (!t->config->on_save || length < 0 || length >= (int)sizeof path) return SGL_OK;
     return t->config->on_save(t->config->user, t->step, path);
 }
 
+/* Of several ranks all come here; a rank that comes to agree elsewhere has failed before, and all learn of it here. */
+static sgl_status save(trainer *t)
+{
+    sglcore_text meta = { 0 };
+    sglsession_note note = { 0 };
+    t->saved = t->step;
+    sgl_status status = make_meta(t, &meta);
+    if (status == SGL_OK) {
+        status = sglsession_save(t->session, t->config->out, t->step, meta.data, t->config->keep, &note);
+        t->unsaved = note.unsaved;
+        if (t->many) t->agreed = status;
+    }
+    sglcore_text_free(t->env, &meta);
+    t->lost = t->lost || (status != SGL_OK && sglsession_is_lost(t->session));
+    return status == SGL_OK && sgl_session_rank(t->session) == 0 ? tell_saved(t) : status;
+}
+
 /* ---- the loop --------------------------------------------------------------------------------------------------------- */
 
-static sgl_status one_step(trainer *t)
+/* start: when the work for it began. */
+static sgl_status take_step(trainer *t, sgl_program *train, int64_t start)
 {
-    sgl_program *train = NULL;
-    int64_t start = sglcore_now_ns();
-    sgl_status status = pick_program(t, t->step, false, &train);
-    if (status == SGL_OK && t->frozen) start = sglcore_now_ns(); /* what a freeze takes is no step's */
-    if (status == SGL_OK) status = feed_batch(t, train, t->step, false);
-    if (status != SGL_OK) return t->interrupted ? SGL_OK : status;
-    SGLCORE_TRY(feed_number(train, "step", t->step + 1));
-    SGLCORE_TRY(feed_number(train, "seed", (int64_t)t->config->seed));
-    status = step_program(t, train, false);
-    if (status == SGL_INTERRUPTED)
+    sgl_status status = step_program(t, train, false);
+    if (status == SGL_INTERRUPTED && !t->many)
         return sglcore_fail_at(t->env, status, "step %lld is not finished and not kept", (long long)t->step + 1);
     if (status != SGL_OK) return status;
     t->step++;
@@ -347,7 +386,8 @@ static sgl_status one_step(trainer *t)
                                .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
                                .names = t->of_step.names,
                                .values = t->of_step.values };
-    if (t->config->on_step) SGLCORE_TRY(t->config->on_step(t->config->user, &record));
+    if (t->config->on_step && sgl_session_rank(t->session) == 0)
+        SGLCORE_TRY(t->config->on_step(t->config->user, &record));
     return sglsession_check_skips(train, t->step);
 }
 
@@ -360,17 +400,13 @@ static sgl_status evaluate_if_due(trainer *t)
     return wanted && t->evaluated != t->step && !stopping(t) ? evaluate(t) : SGL_OK;
 }
 
-static bool is_unsaved(const trainer *t)
-{
-    return t->config->out && t->saved != t->step && t->step > t->config->start_step;
-}
-
 /* What failed outside of a step need not cost the steps since the last checkpoint. The first error stays the one told. */
 static sgl_status save_what_is_done(trainer *t, sgl_status failed)
 {
-    if (failed == SGL_OK || t->lost || !is_unsaved(t)) return failed;
+    if (failed == SGL_OK || t->lost || !(t->many ? t->unsaved : is_unsaved(t))) return failed;
     char why[sizeof t->env->message];
     memcpy(why, t->env->message, sizeof why);
+    t->agreed = SGL_OK;
     if (save(t) == SGL_OK)
         memcpy(t->env->message, why, sizeof why);
     else
@@ -379,19 +415,32 @@ static sgl_status save_what_is_done(trainer *t, sgl_status failed)
     return failed;
 }
 
+static sgl_status end_run(trainer *t)
+{
+    if (is_unsaved(t)) SGLCORE_TRY(agree(t, save(t)));
+    if (!stopping(t)) return SGL_OK;
+    sglsession_resume(t->session->vm);
+    t->session->world.told_by = 0;
+    return sglcore_fail(t->env, SGL_INTERRUPTED, "interrupted after step %lld", (long long)t->step);
+}
+
+/* `status`: of this rank, since the ranks agreed last. */
 static sgl_status run(trainer *t)
 {
     const sgl_train_config *c = t->config;
-    SGLCORE_TRY(evaluate_if_due(t)); /* one that a run which was interrupted at this step has left out */
-    while (t->step < t->end && !stopping(t)) {
-        SGLCORE_TRY(one_step(t));
-        SGLCORE_TRY(evaluate_if_due(t));
-        if (c->out && due(t->step, c->save_every) && t->saved != t->step) SGLCORE_TRY(save(t));
+    sgl_status status = evaluate_if_due(t); /* one that a run which was interrupted at this step has left out */
+    for (;;) {
+        sgl_program *train = NULL;
+        int64_t start = sglcore_now_ns();
+        if (status == SGL_OK && t->step < t->end && !wants_stop(t)) status = prepare(t, t->step, false, &train);
+        if (train && t->frozen) start = sglcore_now_ns(); /* what a freeze takes is no step's */
+        SGLCORE_TRY(agree(t, status));
+        if (!train || is_left_out(t)) return end_run(t);
+        status = take_step(t, train, start);
+        if (t->lost) return status;
+        if (status == SGL_OK) status = evaluate_if_due(t);
+        if (status == SGL_OK && c->out && due(t->step, c->save_every) && t->saved != t->step) status = save(t);
     }
-    if (is_unsaved(t)) SGLCORE_TRY(save(t));
-    if (!stopping(t)) return SGL_OK;
-    sglsession_resume(t->session->vm);
-    return sglcore_fail(t->env, SGL_INTERRUPTED, "interrupted after step %lld", (long long)t->step);
 }
 
 static sgl_status check(const sgl_session *session, const sgl_train_config *c)
@@ -400,6 +449,12 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
     if (!c->train || c->train->session != session || (c->eval && c->eval->session != session))
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: the programs must be of this session");
     if (c->tokens) SGLCORE_TRY(sglsession_same_vm(session->vm, c->tokens->vm, "sgl_train", "token data"));
+    if (session->world.ranks > 1 && c->train->ranks == 1)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                            "sgl_train: this run has %d ranks, and the plan is of one: give it a mesh of as many "
+                            "(mesh.dp = %d)",
+                            session->world.ranks, session->world.ranks);
+    if (!session->world.comm) SGLCORE_TRY(sglsession_meet(c->train)); /* refuses one of several */
     if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
     if (c->eval && !c->tokens && !c->feed && c->eval_batches <= 0)
@@ -421,7 +476,7 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
 static sgl_status claim_folder(const trainer *t)
 {
     const sgl_train_config *c = t->config;
-    if (!c->out) return SGL_OK;
+    if (!c->out || sgl_session_rank(t->session) != 0) return SGL_OK;
     SGLCORE_TRY(sgl_checkpoint_lock(t->session, c->out));
     return c->start_step > 0 ? sglstore_set_aside(t->env, c->out, c->start_step) : SGL_OK;
 }
@@ -433,6 +488,7 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
     trainer t = { .session = session,
                   .env = &session->vm->env,
                   .config = config,
+                  .many = session->world.ranks > 1,
                   .step = config->start_step,
                   .saved = -1,
                   .evaluated = config->evaluated > 0 ? config->evaluated : -1,
@@ -440,11 +496,14 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
                   .tokens_done = config->pick ? config->start_tokens : config->start_step * tokens_of(config->train) };
     if (config->stop_at > 0 && config->stop_at < t.end) t.end = config->stop_at;
     bool held = config->out && session->locked && strcmp(session->locked, config->out) == 0;
-    sgl_status status = sglsession_ready(config->train);
+    session->world.told_by = -1;
+    sgl_status status = sglsession_ready_memory(config->train);
     if (status == SGL_OK) status = check_meta(&t);
     if (status == SGL_OK) status = claim_folder(&t);
     if (status == SGL_OK) status = find_scalars(&t, config->train, false, &t.of_step);
     if (status == SGL_OK && config->eval) status = find_scalars(&t, config->eval, true, &t.of_eval);
+    status = agree(&t, status);
+    if (status == SGL_OK) status = sglsession_meet(config->train);
     if (status == SGL_OK) status = save_what_is_done(&t, run(&t));
     if (config->out && !held) sglsession_unlock(session);
     free_scalars(&t, &t.of_step);

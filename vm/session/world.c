@@ -15,32 +15,36 @@ enum { TIMEOUT_S = 300 };
 
 static size_t note_bytes(const sglsession_world *w) { return (size_t)w->ranks * sizeof *w->notes; }
 
-static sgl_status open_world(sglcore_env *env, const sgl_join_config *c, sglsession_world *w)
+sgl_status sglsession_take_world(sgl_session *session, const sglexec_comm_ops *ops, sglexec_comm *comm)
 {
-    sglexec_comm_options options = { .timeout_s = c->timeout_s > 0 ? c->timeout_s : TIMEOUT_S };
-    SGLCORE_TRY(sglwire_net(env, &options));
-    SGLCORE_TRY(sglwire_transport_find(env, c->transport ? c->transport : "", &w->ops));
-    SGLCORE_TRY(w->ops->open(env, &options, &w->comm));
-    w->rank = w->ops->rank(w->comm);
-    w->ranks = w->ops->size(w->comm);
+    sglcore_env *env = &session->vm->env;
+    sglsession_world *w = &session->world;
+    *w = (sglsession_world){
+        .ops = ops, .comm = comm, .rank = ops->rank(comm), .ranks = ops->size(comm), .told_by = -1
+    };
     w->notes = sglcore_alloc_zero(env, note_bytes(w));
-    sgl_status status = w->notes ? sglexec_net_open(env, w->ops, w->comm, &w->net) : SGL_OUT_OF_MEMORY;
-    if (status != SGL_OK) w->ops->fail(w->comm, env->message);
+    sgl_status status = w->notes ? sglexec_net_open(env, ops, comm, &w->net) : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK) return SGL_OK;
+    sglsession_lose(session, status);
+    sglsession_leave(session);
     return status;
 }
 
 sgl_status sgl_join(sgl_session *session, const sgl_join_config *config)
 {
     SGLSESSION_NEEDS(session, NULL, "session is NULL");
-    const sgl_join_config nothing = { 0 };
     sglcore_env *env = &session->vm->env;
+    const sglexec_comm_ops *ops;
+    sglexec_comm *comm;
     if (session->world.comm)
         return sglcore_fail(env, SGL_WRONG_STATE, "sgl_join: the session has joined a world already");
     if (session->programs)
         return sglcore_fail(env, SGL_WRONG_STATE, "sgl_join: the session has programs; join before the first freeze");
-    sgl_status status = open_world(env, config ? config : &nothing, &session->world);
-    if (status != SGL_OK) sglsession_leave(session);
-    return status;
+    sglexec_comm_options options = { .timeout_s = config && config->timeout_s > 0 ? config->timeout_s : TIMEOUT_S };
+    SGLCORE_TRY(sglwire_net(env, &options));
+    SGLCORE_TRY(sglwire_transport_find(env, config && config->transport ? config->transport : "", &ops));
+    SGLCORE_TRY(ops->open(env, &options, &comm));
+    return sglsession_take_world(session, ops, comm);
 }
 
 void sglsession_leave(sgl_session *session)
@@ -129,12 +133,14 @@ static const char *difference(const likeness *a, const likeness *b)
     return NULL;
 }
 
+/* Every rank comes to the same of it. */
 static sgl_status compare(sgl_program *program, const likeness *all)
 {
-    const sglsession_world *w = &program->session->world;
+    sglsession_world *w = &program->session->world;
     for (int r = 1; r < w->ranks; r++) {
         const char *what = difference(&all[0], &all[r]);
         if (!what) continue;
+        w->told_by = 0;
         return sglcore_fail(&program->session->vm->env, SGL_INVALID_ARGUMENT,
                             "program \"%s\" of rank 0 on %s and of rank %d on %s: %s",
                             sglcore_string(program->program->strings, program->program->name), w->ops->host(w->comm, 0),
@@ -143,7 +149,8 @@ static sgl_status compare(sgl_program *program, const likeness *all)
     return SGL_OK;
 }
 
-static sgl_status meet(sgl_program *program, sglexec_exchanges **exchanges)
+/* *known: all ranks have failed alike. */
+static sgl_status meet(sgl_program *program, sglexec_exchanges **exchanges, bool *known)
 {
     const sglsession_world *w = &program->session->world;
     sglcore_env *env = &program->session->vm->env;
@@ -154,7 +161,10 @@ static sgl_status meet(sgl_program *program, sglexec_exchanges **exchanges)
     likeness *all = sglcore_alloc(env, bytes);
     if (!all) return SGL_OUT_OF_MEMORY;
     sgl_status status = sglexec_net_gather(w->net, &own, sizeof own, all, "comparing programs");
-    if (status == SGL_OK) status = compare(program, all);
+    if (status == SGL_OK) {
+        status = compare(program, all);
+        *known = status != SGL_OK;
+    }
     sglcore_free(env, all, bytes);
     return status == SGL_OK ? sglexec_exchanges_meet(*exchanges) : status;
 }
@@ -172,13 +182,14 @@ sgl_status sglsession_meet(sgl_program *program)
                             (long long)program->ranks, mesh_text(&program->plan, mesh), (long long)program->ranks,
                             (long long)program->ranks);
     sglexec_exchanges *made = NULL;
-    sgl_status status = meet(program, &made);
+    bool known = false;
+    sgl_status status = meet(program, &made, &known);
     if (status == SGL_OK) {
         program->exchanges = made;
         return SGL_OK;
     }
     sglexec_exchanges_free(made);
-    return sglsession_lose(session, status);
+    return known ? status : sglsession_lose(session, status);
 }
 
 /* ---- agreeing --------------------------------------------------------------------------------------------------------- */

@@ -102,6 +102,9 @@ void sglstore_tokens_free(sglstore_tokens *tokens);
 sgl_status sglstore_tokens_scan(sglstore_tokens *tokens, const volatile sig_atomic_t *interrupted);
 sgl_status sglstore_tokens_train(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
 sgl_status sglstore_tokens_eval(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
+/* Rows first .. first + count - 1 of such a batch alone, at their places in inputs and targets: what one rank of several needs. */
+sgl_status sglstore_tokens_rows(sglstore_tokens *tokens, bool is_eval, int64_t cursor, int64_t first, int64_t count,
+                                int32_t *inputs, int32_t *targets);
 typedef struct sglstore_tokens_sizes {
     int64_t train, held_out;             /* tokens */
     int64_t train_batches, eval_batches; /* whole batches of an epoch, of the held-out part */

@@ -213,28 +213,43 @@ static sglstore_token_file *file_of(sglstore_tokens *t, bool is_eval, int64_t *w
     return f;
 }
 
-sgl_status sglstore_tokens_train(sglstore_tokens *t, int64_t cursor, int32_t *inputs, int32_t *targets)
+static sgl_status read_train_row(sglstore_tokens *t, int64_t cursor, int64_t row, int32_t *inputs, int32_t *targets)
 {
     uint64_t epoch = (uint64_t)(cursor / t->sizes.train_batches);
-    int64_t first = cursor % t->sizes.train_batches * t->batch;
-    for (int64_t row = 0; row < t->batch; row++) {
-        int64_t window = permuted(t, epoch, t->train_windows, first + row);
-        sglstore_token_file *f = file_of(t, false, &window);
-        int64_t moved = epoch == 0 ? 0 : (int64_t)(keyed(t, epoch, 0, 0) % (uint64_t)(f->slack + 1));
-        SGLCORE_TRY(read_window(t, f, moved + window * t->seq, inputs + row * t->seq, targets + row * t->seq));
-    }
+    int64_t window = permuted(t, epoch, t->train_windows, cursor % t->sizes.train_batches * t->batch + row);
+    sglstore_token_file *f = file_of(t, false, &window);
+    int64_t moved = epoch == 0 ? 0 : (int64_t)(keyed(t, epoch, 0, 0) % (uint64_t)(f->slack + 1));
+    return read_window(t, f, moved + window * t->seq, inputs + row * t->seq, targets + row * t->seq);
+}
+
+static sgl_status read_eval_row(sglstore_tokens *t, int64_t cursor, int64_t row, int32_t *inputs, int32_t *targets)
+{
+    int64_t window = cursor * t->batch + row;
+    sglstore_token_file *f = file_of(t, true, &window);
+    return read_window(t, f, f->limit + window * t->seq, inputs + row * t->seq, targets + row * t->seq);
+}
+
+sgl_status sglstore_tokens_rows(sglstore_tokens *t, bool is_eval, int64_t cursor, int64_t first, int64_t count,
+                                int32_t *inputs, int32_t *targets)
+{
+    if (first < 0 || count < 0 || first > t->batch - count)
+        return sglcore_fail(t->env, SGL_INVALID_ARGUMENT, "rows %lld to %lld of a batch of %lld", (long long)first,
+                            (long long)(first + count), (long long)t->batch);
+    if (is_eval && cursor >= t->sizes.eval_batches)
+        return sglcore_fail(t->env, SGL_NOT_FOUND, "the held-out part has %lld batches",
+                            (long long)t->sizes.eval_batches);
+    for (int64_t row = first; row < first + count; row++)
+        SGLCORE_TRY(is_eval ? read_eval_row(t, cursor, row, inputs, targets)
+                            : read_train_row(t, cursor, row, inputs, targets));
     return SGL_OK;
+}
+
+sgl_status sglstore_tokens_train(sglstore_tokens *t, int64_t cursor, int32_t *inputs, int32_t *targets)
+{
+    return sglstore_tokens_rows(t, false, cursor, 0, t->batch, inputs, targets);
 }
 
 sgl_status sglstore_tokens_eval(sglstore_tokens *t, int64_t cursor, int32_t *inputs, int32_t *targets)
 {
-    if (cursor >= t->sizes.eval_batches)
-        return sglcore_fail(t->env, SGL_NOT_FOUND, "the held-out part has %lld batches",
-                            (long long)t->sizes.eval_batches);
-    for (int64_t row = 0; row < t->batch; row++) {
-        int64_t window = cursor * t->batch + row;
-        sglstore_token_file *f = file_of(t, true, &window);
-        SGLCORE_TRY(read_window(t, f, f->limit + window * t->seq, inputs + row * t->seq, targets + row * t->seq));
-    }
-    return SGL_OK;
+    return sglstore_tokens_rows(t, true, cursor, 0, t->batch, inputs, targets);
 }
