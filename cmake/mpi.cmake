@@ -19,7 +19,7 @@ if(SGL_MPI_INCLUDE AND SGL_MPI_LIBRARY)
   target_include_directories(sgl_mpi PRIVATE .)
   target_include_directories(sgl_mpi SYSTEM PRIVATE ${SGL_MPI_INCLUDES})
   target_link_libraries(sgl_mpi PRIVATE ${SGL_MPI_LIBRARY})
-  set_target_properties(sgl_mpi PROPERTIES OUTPUT_NAME sgl_mpi)
+  set_target_properties(sgl_mpi PROPERTIES OUTPUT_NAME sgl_mpi C_VISIBILITY_PRESET default) # dlsym looks for its link
   install(TARGETS sgl_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 else()
   set(SGL_HAVE_MPI OFF)
