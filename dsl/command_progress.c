@@ -119,6 +119,7 @@ sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *
                              .session = session,
                              .program = config->train,
                              .quiet = told->quiet || told->rank > 0,
+                             .rank = told->rank,
                              .columns = told->columns > 0 && told->columns < 4096 ? (int)told->columns : 0,
                              .started_s = now_s(),
                              .first_step = -1 };
@@ -309,6 +310,7 @@ static void look_for_loss(command_progress *p, const sgl_step_record *r)
         const double *value = find_value(r, names[i]);
         if (!value || isfinite(*value)) continue;
         p->lost_step = r->step;
+        if (p->rank > 0) return;
         command_progress_end(p);
         fprintf(
             stderr,

@@ -41,6 +41,7 @@ typedef struct command_progress {
     FILE *log;
     char log_path[COMMAND_LOG_ROOM];
     int columns; /* 0: as the terminal has */
+    int rank;    /* of several */
     bool quiet, terminal, line_open;
     int64_t first_step, last_step, every; /* plain lines: every so many steps */
     double peak_flops;                    /* 0: not measured yet */

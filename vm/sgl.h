@@ -540,7 +540,8 @@ typedef struct sgl_train_config {
     int keep;
     const char *out;  /* folder of checkpoints; NULL: none are written */
     const char *meta; /* a JSON object kept in every checkpoint beside step, seed, evaluated and (picked) tokens */
-    /* Of several ranks, rank 0's alone are called. May be NULL; a status other than OK stops the run, on all ranks. */
+    /* May be NULL; a status other than OK stops the run, on all ranks. Of several ranks each one's on_step is called, with the
+     * same numbers but for its own step_ms; the other two are rank 0's alone. */
     sgl_status (*on_step)(void *user, const sgl_step_record *record);
     sgl_status (*on_eval)(void *user, const sgl_eval_record *record);
     sgl_status (*on_save)(void *user, int64_t step, const char *path);

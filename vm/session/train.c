@@ -386,8 +386,7 @@ static sgl_status take_step(trainer *t, sgl_program *train, int64_t start)
                                .step_ms = (double)(sglcore_now_ns() - start) / 1e6,
                                .names = t->of_step.names,
                                .values = t->of_step.values };
-    if (t->config->on_step && sgl_session_rank(t->session) == 0)
-        SGLCORE_TRY(t->config->on_step(t->config->user, &record));
+    if (t->config->on_step) SGLCORE_TRY(t->config->on_step(t->config->user, &record));
     return sglsession_check_skips(train, t->step);
 }
 
