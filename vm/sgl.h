@@ -341,7 +341,7 @@ typedef struct sgl_join_config {
 
 /* Joins the world, before programs are frozen; it is left by sgl_session_free, which waits for the other ranks. config may be
  * NULL. WRONG_STATE: it has joined, or has programs. DEVICE: the transport failed, or the ranks differ in version or
- * timeout: each rank has to tell that by itself. A process joins MPI's world once. */
+ * timeout: sgl_tells says whether this rank is to tell it. A process joins MPI's world once. */
 SGL_API sgl_status sgl_join(sgl_session *session, const sgl_join_config *config);
 /* This rank and how many there are: 0 and 1 for a session that has not joined. */
 SGL_API int sgl_session_rank(const sgl_session *session);
@@ -361,7 +361,7 @@ SGL_API sgl_status sgl_world_check(sgl_session *session, int wait_ms);
  * a session that has not joined. */
 SGL_API void sgl_session_fail(sgl_session *session, const char *message);
 /* After a call has failed: 1 on the rank whose place it is to print why, so that a job says it once; 1 in a session that has
- * not joined. Of a failure that no other rank knows of this rank has to tell: sgl_session_fail first, and where several fail
+ * not tried to join. Of a failure that no other rank knows of this rank has to tell: sgl_session_fail first, and where several fail
  * alike one of them is it. */
 SGL_API int sgl_tells(const sgl_session *session);
 /* Before a world is joined: 1 where a launcher (mpirun, srun, the MPI Operator) started this process, and what it says: the

@@ -9,7 +9,7 @@
 #include "session/session.h"
 #include "wire.h"
 
-enum { TIMEOUT_S = 300 };
+enum { TIMEOUT_S = 300, TOLD_BY_ANOTHER = INT32_MAX };
 
 /* ---- joining and leaving -------------------------------------------------------------------------------------------- */
 
@@ -26,7 +26,9 @@ sgl_status sglsession_take_world(sgl_session *session, const sglexec_comm_ops *o
     sgl_status status = w->notes ? sglexec_net_open(env, ops, comm, &w->net) : SGL_OUT_OF_MEMORY;
     if (status == SGL_OK) return SGL_OK;
     sglsession_lose(session, status);
+    const int told_by = ops->tells(comm) ? -1 : TOLD_BY_ANOTHER;
     sglsession_leave(session);
+    w->told_by = told_by;
     return status;
 }
 
@@ -301,8 +303,8 @@ sgl_status sglsession_lose(sgl_session *session, sgl_status status)
 
 int sgl_tells(const sgl_session *session)
 {
-    if (!session || !session->world.comm) return 1;
+    if (!session) return 1;
     const sglsession_world *w = &session->world;
-    if (sglsession_is_lost(session)) return w->ops->tells(w->comm);
+    if (w->comm && sglsession_is_lost(session)) return w->ops->tells(w->comm);
     return w->told_by < 0 || w->told_by == w->rank;
 }
