@@ -70,7 +70,8 @@ interp_tensor interp_part_of(const interp_tensor *whole, const sglplan *plan, in
     int64_t dims[SGL_MAX_RANK], offset[SGL_MAX_RANK];
     for (int d = 0; d < whole->rank; d++) {
         sglplan_axes axes = 0;
-        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) axes |= layout[axis] == d ? SGLPLAN_AXIS(axis) : 0;
+        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+            axes |= layout && layout[axis] == d ? SGLPLAN_AXIS(axis) : 0;
         sglplan_part part = sglplan_part_along(plan, axes, rank, whole->dims[d], 1);
         offset[d] = part.offset;
         dims[d] = part.size;
@@ -187,11 +188,8 @@ static void hand_inputs(const interp *whole, interp_rank *r)
         const int64_t *layout = sglir_attr_ints(g, node, "layout", &count);
         for (int i = 0; i < whole->input_count; i++) {
             if (strcmp(whole->inputs[i].name, name) != 0) continue;
-            if (count == 0) {
-                interp_input(r->in, name, &whole->inputs[i].tensor);
-                continue;
-            }
-            interp_tensor part = interp_part_of(&whole->inputs[i].tensor, r->world->plan, r->rank, layout);
+            interp_tensor part =
+                interp_part_of(&whole->inputs[i].tensor, r->world->plan, r->rank, count ? layout : NULL);
             interp_input(r->in, name, &part);
             interp_tensor_free(&part);
         }
@@ -204,6 +202,30 @@ static void *run_rank(void *user)
     r->good = interp_run(r->in, r->graph) && !r->world->failed;
     if (!r->good) give_up(r->world);
     return NULL;
+}
+
+bool interp_expected(const interp *whole, const sglplan *plan, int64_t rank, const sglir_graph *graph, interp *expected)
+{
+    *expected = (interp){ 0 };
+    expected->fetches = calloc((size_t)whole->fetch_count + 1, sizeof *expected->fetches);
+    expected->updates = calloc((size_t)whole->update_count + 1, sizeof *expected->updates);
+    if (!expected->fetches || !expected->updates) return false;
+    for (int i = 0; i < whole->fetch_count; i++) {
+        interp_named *to = &expected->fetches[expected->fetch_count++];
+        *to = (interp_named){ strdup(whole->fetches[i].name),
+                              interp_part_of(&whole->fetches[i].tensor, plan, rank, NULL) };
+    }
+    for (int i = 0; i < whole->update_count; i++) {
+        const char *name = whole->updates[i].name;
+        int count = 0;
+        sglir_id input = sglir_input_find(graph, name);
+        const int64_t *layout =
+            input == SGLIR_NONE ? NULL : sglir_attr_ints(graph, sglir_maker(graph, input), "layout", &count);
+        interp_named *to = &expected->updates[expected->update_count++];
+        *to = (interp_named){ strdup(name),
+                              interp_part_of(&whole->updates[i].tensor, plan, rank, count ? layout : NULL) };
+    }
+    return true;
 }
 
 bool interp_world_run(const interp *whole, const sglplan *plan, const sglir_graph *const *graphs, interp *ranks)

@@ -17,16 +17,39 @@ typedef struct mesh_case {
     const char *name;
     int64_t extents[SGLIR_AXIS_COUNT];
     int64_t micro;
+    const char *layouts; /* NULL: none; "": drawn for each graph */
 } mesh_case;
 
 static const mesh_case meshes[] = {
-    { "dp=2", { [SGLIR_AXIS_DP] = 2 }, 1 },
-    { "dp=3", { [SGLIR_AXIS_DP] = 3 }, 1 },
-    { "dp=2,fsdp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2 }, 1 },
+    { "dp=2", { [SGLIR_AXIS_DP] = 2 }, 1, NULL },
+    { "dp=3", { [SGLIR_AXIS_DP] = 3 }, 1, NULL },
+    { "dp=2,fsdp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2 }, 1, NULL },
+    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, "" },
+    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, "" },
+    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
+    { "fsdp=2,tp=2", { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
 };
 enum { MESHES = sizeof meshes / sizeof meshes[0] };
 
-static sglplan plan_of(const mesh_case *c)
+/* Each parameter that has dimensions is split along one of them, or none, over each axis that is not dp. */
+static void draw_layouts(sglplan *plan, const sglir_graph *g, uint64_t seed)
+{
+    size_t used = 0;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") != SGL_PARAMETER) continue;
+        int rank = sglir_type_of(g, node->out_first)->rank;
+        for (int axis = SGLIR_AXIS_FSDP; axis < SGLIR_AXIS_MICRO; axis++) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            int dim = (int)((seed >> 33) % (uint64_t)(rank + 1)) - 1;
+            if (plan->mesh[axis] == 1 || dim < 0) continue;
+            used += (size_t)snprintf(plan->layouts + used, sizeof plan->layouts - used, "%s%s %s:%d", used ? ", " : "",
+                                     sglir_attr_string(g, node, "name"), sglir_axis_name(axis), dim);
+        }
+    }
+}
+
+static sglplan plan_of(const mesh_case *c, const sglir_graph *g, uint64_t seed)
 {
     sglplan plan;
     sglplan_init(&plan);
@@ -34,6 +57,8 @@ static sglplan plan_of(const mesh_case *c)
         if (c->extents[axis] > 0) plan.mesh[axis] = c->extents[axis];
     }
     plan.mesh[SGLIR_AXIS_MICRO] = c->micro;
+    if (c->layouts) snprintf(plan.layouts, sizeof plan.layouts, "%s", c->layouts);
+    if (c->layouts && !*c->layouts) draw_layouts(&plan, g, seed);
     return plan;
 }
 
@@ -66,10 +91,10 @@ static int count_op(const sglir_graph *g, sglir_op op)
 }
 
 /* Lays g out over the mesh, runs all ranks, and holds each one's results against those of the whole. */
-static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g, const mesh_case *c,
-                       const interp *whole, ir_tolerance tolerance, int *exchanges)
+static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g, const sglir_graph *expanded,
+                       const mesh_case *c, const interp *whole, ir_tolerance tolerance, int *exchanges)
 {
-    sglplan plan = plan_of(c);
+    sglplan plan = plan_of(c, expanded, (uint64_t)g->values.count);
     const char *until = c->micro > 1 ? "micro" : "shard";
     int64_t ranks = sglplan_group_size(&plan, ~(sglplan_axes)0);
     sglir_graph *graphs[INTERP_MOST_RANKS];
@@ -79,12 +104,16 @@ static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g,
     bool good = interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in);
     if (!good) {
         print_graph(env, graphs[0]);
-        fail_msg("%s over %s: %s", name, c->name, in[0].error);
+        fail_msg("%s over %s (%s): %s", name, c->name, plan.layouts, in[0].error);
     }
     for (int64_t r = 0; r < ranks; r++) {
-        if (ir_case_same_results(whole, &in[r], graphs[r], tolerance, &message)) continue;
+        interp expected;
+        assert_true(interp_expected(whole, &plan, r, graphs[r], &expected));
+        bool same = ir_case_same_results(&expected, &in[r], graphs[r], tolerance, &message);
+        interp_free(&expected);
+        if (same) continue;
         print_graph(env, graphs[r]);
-        fail_msg("%s over %s, rank %d: %s", name, c->name, (int)r, message.text);
+        fail_msg("%s over %s (%s), rank %d: %s", name, c->name, plan.layouts, (int)r, message.text);
     }
     for (int op = 0; exchanges && op < SGLIR_OP_COUNT; op++) {
         if (sglir_ops[op].flags & SGLIR_EXCHANGE) exchanges[op] += count_op(graphs[0], (sglir_op)op);
@@ -115,7 +144,7 @@ static void test_random_graphs(void **state)
         ir_case_fill(&whole, g, seed);
         if (!interp_run(&whole, expanded)) fail_msg("%s: %s", name, whole.error);
         for (int i = 0; i < MESHES; i++)
-            check_mesh(&env, name, g, &meshes[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, exchanges);
+            check_mesh(&env, name, g, expanded, &meshes[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, exchanges);
         interp_free(&whole);
         sglir_graph_free(expanded);
         sglir_graph_free(g);
@@ -167,7 +196,7 @@ static void test_random_programs(void **state)
         if (!interp_run(&whole, expanded) || !interp_run(&moved, expanded)) fail_msg("%s: %s", name, whole.error);
         bool settled = is_settled(&whole, &moved);
         for (int i = 0; i < MESHES && settled; i++)
-            check_mesh(&env, name, g, &meshes[i], &whole, (ir_tolerance){ 1e-9, 1e-9 }, NULL);
+            check_mesh(&env, name, g, expanded, &meshes[i], &whole, (ir_tolerance){ 1e-9, 1e-9 }, NULL);
         compared += settled;
         looped += settled && count_op(g, SGLIR_OP_SCAN) + count_op(g, SGLIR_OP_WHILE) + count_op(g, SGLIR_OP_COND) > 0;
         interp_free(&whole);
@@ -185,8 +214,8 @@ static void test_micro_batches(void **state)
 {
     (void)state;
     static const mesh_case both[] = {
-        { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3 },
-        { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2 }
+        { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3, NULL },
+        { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2, NULL },
     };
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
@@ -202,7 +231,7 @@ static void test_micro_batches(void **state)
     ir_case_fill(&whole, g, 7);
     if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
     for (size_t i = 0; i < sizeof both / sizeof both[0]; i++)
-        check_mesh(&env, "transformer", g, &both[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
+        check_mesh(&env, "transformer", g, expanded, &both[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
     interp_free(&whole);
     sglir_graph_free(expanded);
     sglir_graph_free(g);

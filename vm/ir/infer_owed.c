@@ -240,6 +240,32 @@ static bool is_cut_further(const sglir_infer *in, int axis)
     return true;
 }
 
+/* A gather by indices of this rank's rows (those of others give zeros) from a table that is split along its rows: of what was
+ * asked for, each rank has its terms. */
+static bool is_part_of_table(const sglir_infer *in, int axis)
+{
+    if (in->op != SGLIR_OP_GATHER || axis == SGLIR_AXIS_MICRO || sglir_infer_arg(in, 0)->sharded[axis] != 0)
+        return false;
+    if (sglir_infer_arg(in, 1)->sharded[axis] >= 0) return false;
+    in->results[0].partial = (uint8_t)(in->results[0].partial | 1u << axis);
+    return true;
+}
+
+/* The extreme of this rank's part, kept as one of as many as there are ranks: what all_max takes. */
+static bool is_kept_extreme(const sglir_infer *in, int axis)
+{
+    bool extreme = in->op == SGLIR_OP_REDUCE_MAX || in->op == SGLIR_OP_REDUCE_MIN;
+    if (!extreme || axis == SGLIR_AXIS_MICRO || sglir_infer_int(in, "keep") == 0) return false;
+    const sglir_named *axes = sglir_infer_attr(in, "axes");
+    int dim = sglir_infer_arg(in, 0)->sharded[axis];
+    for (int64_t i = 0; i < axes->i; i++) {
+        if (axes->ints[i] != dim) continue;
+        in->results[0].sharded[axis] = (int8_t)dim;
+        return true;
+    }
+    return false;
+}
+
 static int first_split(const sglir_infer *in, int axis)
 {
     for (int i = 0; i < in->arg_count; i++) {
@@ -288,6 +314,7 @@ static sgl_status carry_split(const sglir_infer *in)
             continue;
         }
         if (is_part_written_back(in, axis) || is_cut_further(in, axis)) continue;
+        if (is_part_of_table(in, axis) || is_kept_extreme(in, axis)) continue;
         sglir_view view;
         if (!labelled && (!view_of(in, &view) || !sglir_labels_of_view(&view, &labels)))
             return sglir_infer_fail(in, "argument %d is split over %s; the op takes whole values: gather it first",

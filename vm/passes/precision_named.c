@@ -7,38 +7,16 @@
 #include <string.h>
 
 #include "passes/precision.h"
+#include "plan/layout.h"
 
 enum { MOST_PATTERNS = 64 };
-
-/* '*' is any characters, dots too. Where the text behind a '*' does not fit, that '*' takes one character more; those before it
- * need not be asked again, so no pattern takes long. */
-static bool fits(const char *pattern, size_t length, const char *name, size_t left)
-{
-    size_t p = 0, n = 0, behind = 0, taken = 0; /* behind: of the last '*', 0: there was none */
-    while (n < left) {
-        if (p < length && pattern[p] == '*') {
-            behind = ++p;
-            taken = n;
-        } else if (p < length && pattern[p] == name[n]) {
-            p++;
-            n++;
-        } else if (behind > 0) {
-            p = behind;
-            n = ++taken;
-        } else {
-            return false;
-        }
-    }
-    while (p < length && pattern[p] == '*') p++;
-    return p == length;
-}
 
 /* The name itself, or a module around it; "" is the name of what stands in the model itself. */
 static bool is_within(const char *pattern, size_t length, const char *name)
 {
     if (length > 2 && memcmp(pattern + length - 2, ".*", 2) == 0) length -= 2;
     for (size_t end = strcspn(name, ".");; end += strcspn(name + end + 1, ".") + 1) {
-        if (fits(pattern, length, name, end)) return true;
+        if (sglplan_pattern_fits(pattern, length, name, end)) return true;
         if (name[end] == '\0') return false;
     }
 }

@@ -13,16 +13,8 @@
  * differs between them is read from `coordinate`. */
 #include "passes/shard.h"
 
-/* A mean over parts would divide by the local count: it becomes the sum and the count that it is. */
-static bool take_apart(sglir_rewrite *rewrite, sglir_id id)
-{
-    const sglir_node *node = sglir_node_at(rewrite->from, id);
-    if (node->op != SGLIR_OP_MEAN) return false;
-    sglir_id x = rewrite->map[sglir_arg(rewrite->from, node, 0)];
-    sglir_set_origin_of(rewrite->to, &rewrite->from->origins.data[node->origin], rewrite->from);
-    sglir_compose_rule(SGLIR_OP_MEAN)(rewrite->to, rewrite->from, node, &x, &rewrite->map[node->out_first]);
-    return true;
-}
+#include "passes/shard_apart.h"
+#include "plan/layout.h"
 
 sgl_status sglpass_emit_nodes(sglpass_sharder *s, sglir_id region)
 {
@@ -92,6 +84,57 @@ static sgl_status lay_out(sglpass_sharder *s, sglir_graph **out)
     return status;
 }
 
+/* ---- what the plan says of parameters -------------------------------------------------------------------------------- */
+
+static bool learns(const sglir_graph *g)
+{
+    for (int64_t i = 0; i < g->outputs.count; i++) {
+        const sglir_output *output = &g->outputs.data[i];
+        if (output->role != SGLIR_UPDATE) continue;
+        sglir_id input = sglir_input_find(g, sglcore_string(g->strings, output->name));
+        if (input != SGLIR_NONE && sglir_attr_int(g, sglir_maker(g, input), "role") == SGL_PARAMETER) return true;
+    }
+    return false;
+}
+
+/* A pattern that names nothing is nearly always a misspelling, where all parameters are there; so is a dimension that a parameter
+ * has not. The data axes may be given for everything, numbers too. */
+static sgl_status check_layouts(const sglpass_context *context, const sglir_graph *g)
+{
+    uint64_t all = 0, named;
+    int8_t at[SGLIR_AXIS_COUNT];
+    char type[SGLIR_TYPE_ROOM];
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") != SGL_PARAMETER) continue;
+        const char *name = sglir_attr_string(g, node, "name");
+        int rank = sglir_type_of(g, node->out_first)->rank;
+        sglplan_layout_of(context->plan, name, false, at, &named);
+        all |= named;
+        sglplan_layout_of(context->plan, name, true, at, &named);
+        all |= named;
+        sglplan_layout_of(context->plan, name, false, at, &named);
+        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+            if (at[axis] < rank || (SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) continue;
+            return sglcore_fail(
+                context->env, SGL_INVALID_ARGUMENT,
+                "plan: layouts: dimension %d of parameter '%s' is to be split over %s=%lld, and it has %d: %s",
+                at[axis], name, sglir_axis_name(axis), (long long)context->plan->mesh[axis], rank,
+                sglir_type_text(sglir_type_of(g, node->out_first), type, sizeof type));
+        }
+    }
+    const char *pattern;
+    size_t length;
+    for (int i = 0; learns(g) && sglplan_layout_entry(context->plan, i, &pattern, &length); i++) {
+        if (all >> i & 1) continue;
+        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: layouts: '%.*s' names no parameter", (int)length,
+                            pattern);
+    }
+    return SGL_OK;
+}
+
+/* ---- the pass --------------------------------------------------------------------------------------------------------- */
+
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     int64_t ranks;
@@ -103,7 +146,8 @@ sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, 
         sglpass_say(context, in, *out, false);
         return SGL_OK;
     }
-    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", take_apart, NULL, &apart));
+    SGLCORE_TRY(check_layouts(context, in));
+    SGLCORE_TRY(sglpass_take_apart(context, in, &apart));
     sglpass_sharder s = { .context = context,
                           .env = context->env,
                           .from = apart,

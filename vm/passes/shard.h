@@ -59,6 +59,7 @@ bool sglpass_form_equal(const sglpass_sharder *s, sglir_id value, const sglpass_
 /* The local extent of an extent that is split over `axes`, cut at multiples of unit. */
 int64_t sglpass_local(const sglpass_sharder *s, int64_t extent, int64_t unit, sglplan_axes axes);
 sglplan_axes sglpass_axes_of(const sglpass_form *form, int at); /* those that have `at` */
+/* Of the rank that has most, the first: all ranks must find the same. */
 double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
 
 /* ---- values (shard_turn.c) ------------------------------------------------------------------------------------------ */
@@ -73,6 +74,8 @@ sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *fo
 double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
 /* Forgets what was made since `made` had so many entries: the region in which it stands is closed. */
 void sglpass_forget(sglpass_sharder *s, int64_t count);
+/* At which element of an extent, split along dim as the form says, this rank's part begins. */
+sglir_id sglpass_begin(sglpass_sharder *s, const sglpass_form *form, int dim, int64_t extent);
 /* Along an axis from which element of an extent this rank's part begins, as a value: i64 []. */
 sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit);
 
@@ -91,6 +94,8 @@ int sglpass_arg_dim(const sglpass_labels *l, uint32_t arg, int label); /* -1: it
 int sglpass_result_dim(const sglpass_labels *l, uint32_t result, int label);
 int sglpass_arg_label(const sglpass_labels *l, uint32_t arg, int dim); /* -1: it cannot be split */
 
+/* Whether the node can run over parts of its first argument along `dim`, though its labels refuse that. */
+bool sglpass_runs_beyond(const sglir_graph *g, const sglir_node *node, int dim);
 /* How the node runs where it costs least; forms are pushed onto s->forms. */
 sgl_status sglpass_choose(sglpass_sharder *s, sglir_id node, sglpass_way *run);
 /* The same where result 0 is wanted in this form, which is split where its first one is whole: false when the node cannot be

@@ -231,6 +231,26 @@ static void run_carrying(chooser *c, int axis, const char *group)
     for (uint32_t r = 0; r < c->node->out_count; r++) result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
 }
 
+/* ---- what no label says ---------------------------------------------------------------------------------------------------- */
+
+/* Two ops run over parts that their labels refuse, with more than the op itself (shard_emit.c): a gather from a table that is
+ * split along its rows gives terms of a sum; the maximum of parts is that of all parts' maxima. 0: not so here. */
+static double price_beyond(const chooser *c, int axis)
+{
+    double parts = (double)sglpass_extent(c->s, axis);
+    double bytes = sglpass_local_bytes(c->s, c->node->out_first, result_form(c, 0));
+    if (!sglpass_runs_beyond(c->s->from, c->node, arg_form(c, 0)->at[axis])) return 0;
+    double price = 2 * (parts - 1) / parts * bytes;
+    return c->node->op == SGLIR_OP_GATHER ? price + price_arg(c, 1, axis, SGLPASS_WHOLE) : price;
+}
+
+static void run_beyond(const chooser *c, int axis)
+{
+    if (c->node->op != SGLIR_OP_GATHER) return;
+    arg_form(c, 1)->at[axis] = SGLPASS_WHOLE;
+    result_form(c, 0)->at[axis] = SGLPASS_PARTIAL;
+}
+
 /* ---- the choice --------------------------------------------------------------------------------------------------------- */
 
 static void choose_axis(chooser *c, int axis, sglpass_way *run)
@@ -256,7 +276,10 @@ static void choose_axis(chooser *c, int axis, sglpass_way *run)
         best = -1;
         carried = group;
     }
-    if (carried)
+    double beyond = price_beyond(c, axis);
+    if (beyond > 0 && beyond < least && !carried)
+        run_beyond(c, axis);
+    else if (carried)
         run_carrying(c, axis, carried);
     else if (best >= 0)
         run_along(c, axis, best, units_of(c, best), together(c, best, units_of(c, best)));

@@ -65,7 +65,9 @@ double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpa
     const sglir_type *type = sglir_type_of(s->from, value);
     double bytes = (double)sglcore_dtype_bits((sgl_dtype)type->dtype) / 8;
     for (int dim = 0; dim < type->rank; dim++)
-        bytes *= (double)sglpass_local(s, type->dims[dim], form->unit[dim], sglpass_axes_of(form, dim));
+        bytes *= (double)sglplan_part_along(s->context->plan, sglpass_axes_of(form, dim), 0, type->dims[dim],
+                                            form->unit[dim])
+                     .size;
     return bytes;
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "plan/layout.h"
 #include "plan/plan.h"
 
 enum { SGLPLAN_MAX_EXTENT = 1 << 20 }; /* of one axis, and of the ranks that all axes span together */
@@ -137,9 +138,16 @@ static sgl_status set_memory(sglcore_env *env, sglplan *plan, const sglir_named 
     return SGL_OK;
 }
 
+static sgl_status set_layouts(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    SGLCORE_TRY(check_kind(env, field, 's'));
+    SGLCORE_TRY(sglplan_layouts_check(env, field->s));
+    return set_text(env, plan->layouts, sizeof plan->layouts, field);
+}
+
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision", "wide", "disable", "memory" };
+    static const char *const others[] = { "precision", "wide", "layouts", "disable", "memory" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -155,6 +163,7 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
     if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
     if (strcmp(field->name, "wide") == 0) return set_text(env, plan->wide, sizeof plan->wide, field);
+    if (strcmp(field->name, "layouts") == 0) return set_layouts(env, plan, field);
     char hint[SGLCORE_HINT_ROOM];
     return sglcore_fail(env, SGL_NOT_FOUND, "plan: there is no field \"%s\"%s", field->name,
                         sglcore_hint(field->name, names, count, hint));
@@ -181,6 +190,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
     SGLCORE_TRY(sglcore_text_add(env, text, "memory = %lld\n", (long long)plan->memory));
     SGLCORE_TRY(sglcore_text_add(env, text, "wide = \"%s\"\n", plan->wide));
+    SGLCORE_TRY(sglcore_text_add(env, text, "layouts = \"%s\"\n", plan->layouts));
     return sglcore_text_add(env, text, "disable = \"%s\"\n", plan->disable);
 }
 
@@ -196,6 +206,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
     sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
     sglcore_hasher_string(&hasher, plan->wide);
+    sglcore_hasher_string(&hasher, plan->layouts);
     sglcore_hasher_string(&hasher, plan->disable);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
         if (plan->native[op]) sglcore_hasher_string(&hasher, sglir_ops[op].name);

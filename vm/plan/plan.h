@@ -14,6 +14,7 @@ typedef struct sglplan {
     int64_t unfused;               /* 1: the pass fuse is left out, each node is an instruction of its own */
     int64_t memory;                /* most bytes of a program, of all kinds together; 0: no bound */
     char wide[256];                /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
+    char layouts[2048];            /* which dimensions of parameters are split over which axes (plan/layout.h) */
     char disable[256];             /* optional passes to leave out, comma-separated */
     bool native[SGLIR_OP_COUNT];   /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;

@@ -1,0 +1,114 @@
+/* shard_apart.c -- what is taken apart before a step is laid out, because no part of it may be split as one.
+ *
+ * In: the whole graph. Out: the same mathematics. A mean becomes the sum and the count that it is: over parts it would divide by a
+ * local count. A vocabulary loss over a weight whose rows are split, and a linear with a bias over a weight whose columns are,
+ * become what they are made of, of which each piece is laid out for itself. A pack of which some members are split (optimizers
+ * work on packs) becomes one for those that are whole, and each split one by itself. Odd invariant: extents are whole here. */
+#include <string.h>
+
+#include "passes/shard_apart.h"
+#include "plan/layout.h"
+
+/* ---- which parameters are split --------------------------------------------------------------------------------------- */
+
+static const char *path_of(const char *name, bool *is_state)
+{
+    const char *slash = strchr(name, '/'); /* states are named OPTIMIZER.SLOT/PARAMETER */
+    *is_state = slash != NULL;
+    return slash ? slash + 1 : name;
+}
+
+bool sglpass_split_input(const sglplan *plan, const sglir_graph *g, const sglir_node *node, int8_t at[SGLIR_AXIS_COUNT],
+                         uint64_t *named)
+{
+    int64_t role = sglir_attr_int(g, node, "role");
+    int rank = sglir_type_of(g, node->out_first)->rank;
+    bool is_state, any = false;
+    *named = 0;
+    memset(at, -1, SGLIR_AXIS_COUNT);
+    if (role != SGL_PARAMETER && role != SGL_STATE) return false;
+    const char *path = path_of(sglir_attr_string(g, node, "name"), &is_state);
+    if (role == SGL_STATE && !is_state) return false; /* not of a parameter */
+    sglplan_layout_of(plan, path, is_state, at, named);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (at[axis] >= rank || axis == SGLIR_AXIS_MICRO || plan->mesh[axis] == 1) at[axis] = -1;
+        any = any || at[axis] >= 0;
+    }
+    return any;
+}
+
+/* Whether the value is a parameter, cast or not, that is split along dim over an axis that samples are not split over. */
+static bool is_split_along(const sglplan *plan, const sglir_graph *g, sglir_id value, int dim)
+{
+    const sglir_node *maker = sglir_maker(g, value);
+    int8_t at[SGLIR_AXIS_COUNT];
+    uint64_t named;
+    while (maker && maker->op == SGLIR_OP_CAST) maker = sglir_maker(g, sglir_arg(g, maker, 0));
+    if (!maker || maker->op != SGLIR_OP_INPUT || !sglpass_split_input(plan, g, maker, at, &named)) return false;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (at[axis] == dim && !(SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) return true;
+    }
+    return false;
+}
+
+/* ---- composites --------------------------------------------------------------------------------------------------------- */
+
+/* The loss of a vocabulary that is split: its logits, or the weight that makes them, or what an older turn has made of them. */
+static bool is_split_loss(const sglplan *plan, const sglir_graph *g, const sglir_node *node)
+{
+    if (node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY || node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD)
+        return is_split_along(plan, g, sglir_arg(g, node, 1), 0);
+    if (node->op != SGLIR_OP_CROSS_ENTROPY) return false;
+    const sglir_node *logits = sglir_maker(g, sglir_arg(g, node, 0));
+    while (logits && logits->op == SGLIR_OP_CAST) logits = sglir_maker(g, sglir_arg(g, logits, 0));
+    return logits && logits->op == SGLIR_OP_LINEAR && is_split_along(plan, g, sglir_arg(g, logits, 1), 0);
+}
+
+static bool is_taken_apart(const sglplan *plan, const sglir_graph *g, const sglir_node *node)
+{
+    if (node->op == SGLIR_OP_MEAN) return true;
+    if (node->op == SGLIR_OP_LINEAR && node->arg_count == 3) return is_split_along(plan, g, sglir_arg(g, node, 1), 1);
+    return is_split_loss(plan, g, node);
+}
+
+static bool take_apart(sglir_rewrite *rewrite, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(rewrite->from, id);
+    sglir_id args[4], results[4];
+    if (!is_taken_apart(rewrite->user, rewrite->from, node)) return false;
+    for (uint32_t i = 0; i < node->arg_count; i++) args[i] = rewrite->map[sglir_arg(rewrite->from, node, i)];
+    sglir_set_origin_of(rewrite->to, &rewrite->from->origins.data[node->origin], rewrite->from);
+    if (node->op == SGLIR_OP_LINEAR) {
+        sglir_id product = sglir_emit(rewrite->to, SGLIR_OP_LINEAR, args, 2, NULL, 0, NULL);
+        results[0] = sglir_add(rewrite->to, product, args[2]);
+    } else {
+        sglir_compose_rule((sglir_op)node->op)(rewrite->to, rewrite->from, node, args, results);
+    }
+    for (uint32_t r = 0; r < node->out_count; r++) rewrite->map[node->out_first + r] = results[r];
+    return true;
+}
+
+static bool has_more(const sglplan *plan, const sglir_graph *g)
+{
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        if (is_taken_apart(plan, g, &g->nodes.data[n])) return true;
+    }
+    return false;
+}
+
+sgl_status sglpass_take_apart(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    sglplan plan = *context->plan;
+    sglir_graph *now = NULL;
+    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", take_apart, &plan, &now));
+    while (has_more(&plan, now)) { /* of what composites are made there may be composites */
+        sglir_graph *next = NULL;
+        sgl_status status = sglir_rewrite_graph(context->env, now, "shard", take_apart, &plan, &next);
+        sglir_graph_free(now);
+        if (status != SGL_OK) return status;
+        now = next;
+    }
+    sgl_status status = sglpass_open_packs(context, now, out);
+    sglir_graph_free(now);
+    return status;
+}
