@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "plan/layout.h"
 #include "plan/plan.h"
 
 /* ---- fields ----------------------------------------------------------------------------------------------------- */
@@ -83,6 +84,45 @@ static void test_refusals(void **state)
     accepted(&plan, SGLIR_S("disable", text));
 }
 
+static void test_layouts(void **state)
+{
+    (void)state;
+    sglplan plan;
+    int8_t at[SGLIR_AXIS_COUNT];
+    uint64_t named;
+    sglplan_init(&plan);
+    accepted(&plan, SGLIR_S("layouts", "*.w? tp:1, *.wq tp:0 fsdp:1, states * fsdp:0, head* tp:-"));
+    sglplan_layout_of(&plan, "blocks.0.wq", false, at, &named);
+    assert_int_equal(at[SGLIR_AXIS_TP], 0); /* '?' is a character like others */
+    assert_int_equal(at[SGLIR_AXIS_FSDP], 1);
+    assert_int_equal(at[SGLIR_AXIS_DP], -1);
+    assert_int_equal(named, 2);
+    sglplan_layout_of(&plan, "blocks.0.wq", true, at, &named); /* of its states the later entry holds */
+    assert_int_equal(at[SGLIR_AXIS_TP], 0);
+    assert_int_equal(at[SGLIR_AXIS_FSDP], 0);
+    assert_int_equal(named, 2 | 4);
+    sglplan_layout_of(&plan, "head.weight", false, at, &named);
+    assert_int_equal(at[SGLIR_AXIS_TP], -1);
+    assert_int_equal(named, 8);
+    const char *pattern;
+    size_t length;
+    assert_true(sglplan_layout_entry(&plan, 2, &pattern, &length));
+    assert_true(length == 1 && *pattern == '*');
+    assert_false(sglplan_layout_entry(&plan, 4, &pattern, &length));
+    static const char *const wrong[] = {
+        "*", "states", "* tp", "* tp:8", "* tp:x", "* pt:0", "* micro:0", "* tp:0 dp"
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char message[512];
+        snprintf(
+            message, sizeof message,
+            "plan: layouts: '%s' is not of the form \"PATTERN AXIS:DIM\", such as \"*.wq tp:0\", with an axis of dp, fsdp, "
+            "tp, pp, ep, cp and a dimension from 0 to 7, or - for none",
+            strcmp(wrong[i], "states") == 0 ? "" : wrong[i]);
+        refused(&plan, SGLIR_S("layouts", wrong[i]), SGL_INVALID_ARGUMENT, message);
+    }
+}
+
 static void test_text_and_hash(void **state)
 {
     (void)state;
@@ -93,9 +133,10 @@ static void test_text_and_hash(void **state)
     accepted(&plan, SGLIR_I("micro", 2));
     sglcore_text text = { 0 };
     assert_int_equal(sglplan_print(&plan, &env, &text), SGL_OK);
-    assert_string_equal(text.data, "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
-                                   "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
-                                   "max_skips = 20\nunfused = 0\nmemory = 0\nwide = \"\"\ndisable = \"\"\n");
+    assert_string_equal(text.data,
+                        "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
+                        "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
+                        "max_skips = 20\nunfused = 0\nmemory = 0\nwide = \"\"\nlayouts = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
@@ -111,6 +152,9 @@ static void test_text_and_hash(void **state)
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_I("memory", 0));
     assert_true(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_S("layouts", "*.wq tp:0, states * fsdp:0"));
+    assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_S("layouts", ""));
     accepted(&other, SGLIR_S("wide", "head.*"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("wide", ""));
@@ -237,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_text_and_hash),
         cmocka_unit_test(test_cost_of_simple_ops),
         cmocka_unit_test(test_cost_of_products),

@@ -72,10 +72,14 @@ static sglir_id zeros(emitter *e, sglir_id value, bool partial)
     sglir_id zero = sglir_emit(e->to, SGLIR_OP_CONSTANT, NULL, 0, attrs, 3, NULL);
     if (type->rank == 0) return zero;
     int64_t layout[SGLIR_AXIS_COUNT];
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) layout[axis] = type->sharded[axis];
+    bool split = false;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        layout[axis] = type->sharded[axis];
+        split = split || layout[axis] >= 0;
+    }
     const sglir_named wide[] = { SGLIR_INTS("dims", type->rank, type->dims),
                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
-    return sglir_emit(e->to, SGLIR_OP_BROADCAST, &zero, 1, wide, 2, NULL);
+    return sglir_emit(e->to, SGLIR_OP_BROADCAST, &zero, 1, wide, split ? 2 : 1, NULL);
 }
 
 /* The value as the use wants it. */
