@@ -76,3 +76,149 @@ says err '--nproc 3, but the launcher that started this has made 2 ranks'
 [ "$(grep -c '^sgl' err)" -eq 1 ] || fail "it is told more than once"
 launched train "$LLAMA" --stpes 3
 [ "$status" -eq 2 ] && [ "$(grep -c '^sgl' err)" -eq 1 ] || fail "the usage is told more than once"
+
+# ---- the same curve -----------------------------------------------------------------------------------------------------
+
+# near A B: the same steps, and losses within 1e-9 of each other, relative.
+numbers() { sed -E 's/.*"step":([0-9]+).*"(eval_)?loss":([^,}]*).*/\1 \3/' "$1"; }
+near() {
+    numbers "$1" >a
+    numbers "$2" >b
+    [ "$(wc -l <a)" -ge 20 ] || fail "$1 has too few lines"
+    paste a b | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= 1e-9 * $2)) exit 1 }' ||
+        fail "$1 and $2 differ: $(diff a b | head -n 4)"
+}
+# train NAME RANKS ARGUMENT...: in doubles, of so many ranks.
+train() {
+    name=$1 number=$2
+    shift 2
+    [ "$number" -eq 1 ] || set -- "$@" --nproc "$number" --mesh "dp=$number" --timeout 60
+    run 0 train "$@" --set plan.precision=fp64 --out "$name" --log "$name.log"
+    [ ! -s err ] || fail "it complained"
+}
+for ranks in 1 2 4; do
+    # shellcheck disable=SC2086
+    train "llama$ranks" $ranks "$LLAMA" $TINY --data text --steps 20 --eval-every 10 --save-every 10
+    [ "$(grep -c '^step 20/20' out)" -eq 1 ] && [ "$(grep -c '^20 steps in' out)" -eq 1 ] || fail "rank 0 does not tell it once"
+    train "mlp$ranks" $ranks "$ROOT/examples/mlp.lua" --set hidden=32 --set image=8 --set batch=12 --steps 20
+done
+for ranks in 2 4; do
+    near llama1.log llama$ranks.log
+    near mlp1.log mlp$ranks.log
+done
+
+# A checkpoint is of no number of ranks: one goes on with what two have begun, and two with what one has.
+# shellcheck disable=SC2086
+train two 2 "$LLAMA" $TINY --data text --steps 20 --eval-every 10 --stop-at 8
+train two 1 "$LLAMA" --resume --stop-at 13
+train two 4 "$LLAMA" --resume
+near llama1.log two.log
+run 0 eval llama2
+says out 'held-out loss'
+cp out whole
+run 0 eval llama2 --nproc 2 --mesh dp=2
+same out whole
+run 0 generate llama2 --prompt the --tokens 3
+run 1 eval llama2 --mesh dp=2
+says err 'mesh dp=2' 'this process is alone'
+
+# Each rank's own log; one log is rank 0's.
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 4 --nproc 2 --mesh dp=2 --out logs --log logs.%r.log --quiet
+[ ! -s out ] || fail "it is not quiet"
+steps_of logs.0.log | grep -v eval >a
+steps_of logs.1.log >b
+same a b
+
+# ---- what ends a run ----------------------------------------------------------------------------------------------------
+
+# shellcheck disable=SC2086
+once 1 'spans 4 ranks' 'this run has 2' -- train "$LLAMA" $TINY --data text --nproc 2 --set plan.mesh.dp=4
+# shellcheck disable=SC2086
+once 1 'this run has 2 ranks, and the plan is of one' -- train "$LLAMA" $TINY --data text --nproc 2 --out none
+# shellcheck disable=SC2086
+once 1 'none.txt' -- train "$LLAMA" $TINY --data none.txt --nproc 2 --mesh dp=2
+# shellcheck disable=SC2086
+once 1 'llama1 holds a run already' -- train "$LLAMA" $TINY --data text --nproc 2 --mesh dp=2 --out llama1
+
+# Another script on one rank is an error before the first step, and names both.
+status=0
+# shellcheck disable=SC2086
+timeout -k 5 60 mpirun -q $as_root --oversubscribe --bind-to none \
+    -n 1 "$SGL" train "$LLAMA" $TINY --data text --mesh dp=2 --out other --steps 5 : \
+    -n 1 "$SGL" train "$LLAMA" $TINY --data text --mesh dp=2 --out other --steps 5 --set clip=2 >out 2>err </dev/null || status=$?
+[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "status $status"
+says err 'rank 0' 'rank 1'
+[ "$(grep -c '^sgl' err)" -eq 1 ] || fail "it is told more than once"
+[ ! -d other/step-00000005 ] || fail "it trained"
+
+# Ctrl-C, on a terminal: the bar is rank 0's, the step is finished and saved.
+own="$SCRATCH/sgl"
+cp "$SGL" "$own"
+export SGL_MODULES="$(dirname "$SGL")"
+nobody_left() {
+    for _ in $(seq 1 60); do
+        pgrep -f "^$own" >/dev/null || return 0
+        sleep 0.05
+    done
+    fail "a process is left behind: $(pgrep -af "^$own")"
+}
+lines_in() { [ -f "$1" ] && wc -l <"$1" || echo 0; }
+begun() { [ "$(lines_in "$1.log")" -ge 5 ]; }
+LONG="$TINY --data text --steps 1000000 --eval-every 0 --set plan.precision=fp64"
+MORE="--nproc 2 --mesh dp=2 --out stopped --log stopped.log"
+{
+    until_true begun stopped
+    printf '\003'
+    until_true has_ended
+} | on_terminal "\"$own\" train \"$LLAMA\" $LONG $MORE"
+grep -q 'status 130' terminal || fail "it did not end with 130: $(tail -n 5 terminal)"
+grep -q "$(printf '\033')\[K5/1000000" terminal || fail "rank 0 does not write its line anew"
+grep -q 'interrupted after step .*saved in stopped' terminal || fail "nothing was saved: $(tail -n 5 terminal)"
+nobody_left
+step=$(lines_in stopped.log)
+[ -d "stopped/$(printf 'step-%08d' "$step")" ] || fail "step $step is not saved"
+
+# SIGTERM goes on to the ranks, too.
+# shellcheck disable=SC2086
+"$own" train "$LLAMA" $LONG --nproc 2 --mesh dp=2 --out ended --log ended.log >out 2>err &
+process=$!
+until_true begun ended
+kill -TERM $process
+status=0
+wait $process || status=$?
+[ "$status" -eq 143 ] || fail "status $status, not 143"
+says out 'interrupted after step' 'saved in ended'
+nobody_left
+
+# A command that is killed leaves no rank behind.
+# shellcheck disable=SC2086
+"$own" train "$LLAMA" $LONG --nproc 2 --mesh dp=2 --out killed --log killed.log >out 2>err &
+process=$!
+until_true begun killed
+kill -KILL $process
+wait $process || true
+nobody_left
+
+# A rank that is killed: one line, and nothing of the step at hand is kept.
+# shellcheck disable=SC2086
+"$own" train "$LLAMA" $LONG --nproc 2 --mesh dp=2 --out lost --log lost.log >out 2>err &
+process=$!
+until_true begun lost
+kill -KILL "$(pgrep -f "^$own train" | tail -n 1)"
+status=0
+wait $process || status=$?
+[ "$status" -ne 0 ] || fail "it ended well"
+[ "$(grep -c '^sgl' err)" -eq 1 ] || fail "it is not told once"
+says err 'has ended'
+[ -z "$(ls lost)" ] || fail "it was saved: $(ls lost)"
+nobody_left
+
+# What Ctrl-C has left goes on as if it had never been stopped.
+run 0 train "$LLAMA" --resume stopped --log stopped.one.log --quiet --stop-at $((step + 3))
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $LONG --out straight --log straight.log --quiet --stop-at $((step + 3))
+tail -n 3 straight.log >a.log
+numbers a.log >a
+numbers stopped.one.log >b
+paste a b | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= 1e-9 * $2)) exit 1 }' || fail "it goes on otherwise"
