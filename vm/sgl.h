@@ -360,6 +360,11 @@ SGL_API sgl_status sgl_world_check(sgl_session *session, int wait_ms);
 /* This rank fails, for that reason, in a way that no exchange tells: the world is lost. Does nothing where it is already, or in
  * a session that has not joined. */
 SGL_API void sgl_session_fail(sgl_session *session, const char *message);
+/* All ranks call it with the status that each has come to by itself (its message the VM's), as after checks of files that may
+ * fail on all alike or on some: OK where all gave OK; else none goes on, each returns its own failure, or the first of the
+ * others' with that one's message, and one tells it (sgl_tells). The world is not lost by it. Returns `mine` in a session that
+ * has not joined. */
+SGL_API sgl_status sgl_session_agree(sgl_session *session, sgl_status mine);
 /* After a call has failed: 1 on the rank whose place it is to print why, so that a job says it once; 1 in a session that has
  * not tried to join. Of a failure that no other rank knows of this rank has to tell: sgl_session_fail first, and where several fail
  * alike one of them is it. */

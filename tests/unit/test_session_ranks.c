@@ -523,6 +523,74 @@ static void test_compares(void **state)
     }
 }
 
+/* ---- what a host agrees on ------------------------------------------------------------------------------------------------- */
+
+static void agree_body(rank *r)
+{
+    r->status = sgl_session_agree(r->session, SGL_OK);
+    if (r->status == SGL_OK && r->number > 0)
+        r->later = sglcore_fail(&r->vm->env, r->number == 1 ? SGL_IO : SGL_SCRIPT, "why %d", r->number);
+    r->later = sgl_session_agree(r->session, r->later);
+}
+
+static void test_agrees(void **state)
+{
+    (void)state;
+    job j = { .size = 3, .body = agree_body };
+    run_job(&j);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(j.ranks[r].status, SGL_OK);
+        assert_int_equal(j.ranks[r].later, r == 2 ? SGL_SCRIPT : SGL_IO);
+        assert_int_equal(j.ranks[r].tells, r == 1);
+        assert_false(j.ranks[r].lost);
+        assert_non_null(strstr(j.ranks[r].message, r == 2 ? "why 2" : "why 1"));
+    }
+}
+
+/* A part of a feed is what lies there in the whole, whatever dimensions are cut. */
+static void parts_body(rank *r)
+{
+    static const char text[] = "graph \"parts\" {\n"
+                               "  %0 = input() {role=2, name=\"x\", dtype=f32, dims=[2,3,4]}\n"
+                               "  %1 = neg(%0)\n  fetch \"y\" %1\n}\n";
+    static const int64_t at[] = { 1, 2, 5 }, dims[] = { 2, 3, 4 };
+    int64_t whole[] = { 4, 5, 9 }, offsets[SGL_MAX_RANK], kept[SGL_MAX_RANK];
+    sgl_program *program;
+    const char *name;
+    sgl_type type;
+    float x[4 * 5 * 9], y[2 * 3 * 4];
+    for (int i = 0; i < 4 * 5 * 9; i++) x[i] = (float)i;
+    r->status = freeze(r, text, &program);
+    if (r->status != SGL_OK) return;
+    program->ranks = 1;
+    for (int cut = 0; cut < 8; cut++) { /* which of the dimensions are */
+        sglexec_port *port = &program->program->feeds.data[0];
+        size_t bytes = sizeof(float);
+        for (int d = 0; d < 3; d++) {
+            port->whole[d] = cut >> d & 1 ? whole[d] : dims[d];
+            port->at[d] = cut >> d & 1 ? at[d] : 0;
+            bytes *= (size_t)port->whole[d];
+        }
+        if (sgl_feed(program, "x", x, bytes) != SGL_OK || sgl_step(program) != SGL_OK ||
+            sgl_fetch(program, "y", y, sizeof y) != SGL_OK || sgl_program_feed(program, 0, &name, &type) != SGL_OK ||
+            sgl_program_feed_part(program, 0, offsets, kept) != SGL_OK || type.dims[2] != port->whole[2] ||
+            offsets[2] != port->at[2] || kept[2] != dims[2])
+            r->status = SGL_INTERNAL;
+        for (int64_t i = 0; i < 24 && r->status == SGL_OK; i++) {
+            const int64_t a = i / 12 + port->at[0], b = i / 4 % 3 + port->at[1], c = i % 4 + port->at[2];
+            if (y[i] != -x[(a * port->whole[1] + b) * port->whole[2] + c]) r->status = SGL_INTERNAL;
+        }
+    }
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    job j = { .size = 1, .body = parts_body };
+    run_job(&j);
+    assert_int_equal(j.ranks[0].status, SGL_OK);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------------- */
 
 /* One rank's n-th allocation fails: all ranks end, none later than the news of it, and with the same word on success. */
@@ -558,6 +626,8 @@ int main(void)
         cmocka_unit_test(test_stopped_in_a_step),
         cmocka_unit_test(test_compares),
         cmocka_unit_test(test_memory_faults),
+        cmocka_unit_test(test_agrees),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests_name("session ranks", tests, NULL, NULL);
 }

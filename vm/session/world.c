@@ -247,6 +247,13 @@ sgl_status sglsession_agree(sgl_session *session, sgl_status mine, sglsession_no
     return failed < 0 ? mine : share_failure(session, failed, without);
 }
 
+sgl_status sgl_session_agree(sgl_session *session, sgl_status mine)
+{
+    SGLSESSION_NEEDS(session, NULL, "session is NULL");
+    sglsession_note note = { 0 };
+    return sglsession_agree(session, mine, &note);
+}
+
 /* ---- what a host asks and tells ------------------------------------------------------------------------------------------ */
 
 void sglsession_begin_busy(sgl_session *session, const char *what)
