@@ -131,7 +131,8 @@ int command_ranks_status(const sgl_vm *vm, sgl_session *session, sgl_status *sta
     const int rank = session ? sgl_session_rank(session) : 0;
     /* A launcher that ends a job because a rank died asks the others to stop, too. */
     if (*status == SGL_INTERRUPTED && session && sgl_world_check(session, 300) != SGL_OK) *status = SGL_DEVICE;
-    if (*status == SGL_OK || *status == SGL_INTERRUPTED || !session) return command_status(vm, *status);
+    if (*status == SGL_OK || *status == SGL_INTERRUPTED) return command_status(vm, *status);
+    if (!session) return command_first() ? command_error(vm) : COMMAND_FAILED; /* argv is wrong, which all have alike */
     sgl_session_fail(session, sgl_error_message(vm));
     if (!sgl_tells(session)) return COMMAND_FAILED;
     if (rank > 0 && *status != SGL_DEVICE) { /* what a transport tells names the rank itself */

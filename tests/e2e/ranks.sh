@@ -59,6 +59,7 @@ once() {
 once 1 'nowhere.lua: there is no such file' -- train nowhere.lua --nproc 4
 once 1 "setting 'lay'" -- train "$LLAMA" --nproc 2 --set lay=3
 once 1 'nowhere' -- eval nowhere --nproc 2
+once 1 "device 'cpuu'" -- train "$LLAMA" --nproc 3 --device cpuu
 once 2 "'--stpes' is no option" -- train "$LLAMA" --nproc 2 --stpes 3
 SGL_MODULES="$SCRATCH" run 1 train "$LLAMA" --nproc 2
 says err 'libsgl_mpi.so: cannot open'
