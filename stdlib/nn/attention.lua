@@ -129,15 +129,15 @@ local function make_weights(options, kv_heads, head_dim)
   local init_kv = options.init or initial.normal(from ^ -0.5)
   local init_out = options.init_out or options.init or initial.normal(wide ^ -0.5)
   local weights = {
-    wq = base.parameter { wide, dim, init = init },
-    wk = base.parameter { narrow, from, init = init_kv },
-    wv = base.parameter { narrow, from, init = init_kv },
-    wo = base.parameter { dim, wide, init = init_out },
+    wq = base.parameter { wide, dim, init = init, tp = 0 },
+    wk = base.parameter { narrow, from, init = init_kv, tp = 0 },
+    wv = base.parameter { narrow, from, init = init_kv, tp = 0 },
+    wo = base.parameter { dim, wide, init = init_out, tp = 1 },
   }
   if options.bias then
-    weights.bq = base.parameter { wide, init = initial.zeros }
-    weights.bk = base.parameter { narrow, init = initial.zeros }
-    weights.bv = base.parameter { narrow, init = initial.zeros }
+    weights.bq = base.parameter { wide, init = initial.zeros, tp = 0 }
+    weights.bk = base.parameter { narrow, init = initial.zeros, tp = 0 }
+    weights.bv = base.parameter { narrow, init = initial.zeros, tp = 0 }
     weights.bo = base.parameter { dim, init = initial.zeros }
   end
   if options.qk_norm then weights.q_norm, weights.k_norm = rms_norm(head_dim), rms_norm(head_dim) end

@@ -16,7 +16,7 @@ return function(vocab, dim, options)
   check.value("embedding", "vocab", "size", vocab)
   check.value("embedding", "dim", "size", dim)
   options = check.options("embedding", options, { init = "call?" })
-  local weight = base.parameter { vocab, dim, init = options.init or initial.normal(0.02) }
+  local weight = base.parameter { vocab, dim, init = options.init or initial.normal(0.02), tp = 0 }
   weight.is_table = true
   return base.module(("embedding(%d, %d)"):format(vocab, dim), { weight = weight }, function(tokens)
     trace.bound("embedding", tokens, vocab)

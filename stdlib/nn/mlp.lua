@@ -18,8 +18,8 @@ return function(dim, hidden, options)
   local name = options.activation or "gelu"
   local activation = activation_of("mlp", name)
   local bias = options.bias ~= false
-  local up = linear(dim, hidden, { bias = bias, init = options.init })
-  local down = linear(hidden, dim, { bias = bias, init = options.init_out or options.init })
+  local up = linear(dim, hidden, { bias = bias, init = options.init, tp = 0 })
+  local down = linear(hidden, dim, { bias = bias, init = options.init_out or options.init, tp = 1 })
   return base.module(("mlp(%d, %d, %s)"):format(dim, hidden, name), { up = up, down = down }, function(x)
     return down(activation(up(x)))
   end)

@@ -24,6 +24,7 @@ end
 ---@field role string? of its input: "state" for what --init-from does not bring
 ---@field adapted (fun(tensor: sgl.tensor): sgl.tensor)? its value with the adapter of sgl.lora
 ---@field is_kernel boolean? of a convolution, outputs first: muon can take it as a matrix
+---@field tp integer? the dimension, from 0, that tensor parallelism splits
 ---@field is_table boolean? a row for each token, which muon leaves to adamw
 local Parameter = { __name = "parameter" }
 Parameter.__index = Parameter
@@ -48,7 +49,7 @@ function Parameter:__tostring()
 end
 
 --- A parameter of the given shape: nn.parameter{ 10, 20, init = nn.init.normal(0.02) }.
----@param options table the extents, and init: how it gets its first value
+---@param options table the extents; init: how it gets its first value; tp: the dimension that tensor parallelism splits
 ---@return sgl.parameter
 local function parameter(options)
   check.value("parameter", "the argument", "table", options)
@@ -56,13 +57,16 @@ local function parameter(options)
   for key, value in pairs(options) do
     if math.type(key) ~= "integer" then named[key] = value end
   end
-  check.options("parameter", named, { init = "any?" })
+  check.options("parameter", named, { init = "any?", tp = "count?" })
   for i, extent in ipairs(options) do
     check.value("parameter", "extent " .. i, "size", extent)
     dims[i] = extent
   end
   if type(options.init) ~= "function" then core.error("parameter: give init, such as nn.init.normal(0.02)") end
-  return setmetatable({ dims = dims, init = options.init, serial = serial() }, Parameter)
+  if named.tp and named.tp >= #dims then
+    core.error(("parameter: tp is dimension %d, from 0, of %d"):format(named.tp, #dims))
+  end
+  return setmetatable({ dims = dims, init = options.init, tp = named.tp, serial = serial() }, Parameter)
 end
 
 -- Only its tensor can be reckoned with.

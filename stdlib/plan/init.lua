@@ -4,14 +4,18 @@
 --- same numbers.
 --- precision may be a table: { default = "bf16", ["head.*"] = "fp32" }: what these modules compute, and what is done
 --- with parameters of these names, stays in f32.
+--- `params` says by pattern which dimension (from 0) of a parameter, and of its states, is split over which axis, and
+--- false which is not: { ["*.wq"] = { tp = 0 } }; over tp layers say so themselves, over fsdp all is split: `zero` = 1 or 2
+--- the states alone, 3 (default) the parameters too, 0 nothing.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
 local core = require "sgl.core"
+local layouts = require "sgl.plan.layouts"
 local names_of = require "sgl.names"
 
 local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "wide",
-  "disable" }
+  "disable", "params", "zero" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
 local function count(name, value)
@@ -84,12 +88,14 @@ end
 local Plan = {}
 Plan.__index = Plan
 
---- A flat table, as sgl_plan_set takes it: { ["mesh.dp"] = 1, micro = 1, precision = "fp32" }.
-function Plan:fields()
+--- A flat table, as sgl_plan_set takes it: { ["mesh.dp"] = 1, micro = 1, precision = "fp32" }, for a model of these
+--- parameters.
+---@param parameters sgl.parameter[]
+function Plan:fields(parameters)
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
-    wide = self.wide, disable = self.disable,
+    wide = self.wide, disable = self.disable, layouts = layouts.text(self, parameters),
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
   return flat
@@ -106,7 +112,7 @@ end
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, params: table<string, table<string, integer|false>>?, zero: integer?, disable: string? }?
 return function(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   if options and options.mesh ~= nil and type(options.mesh) ~= "table" then
@@ -127,6 +133,9 @@ return function(options)
   if type(plan.precision) == "table" then plan.precision, plan.wide = exceptions(plan.precision) end
   plan.micro = count("micro", plan.micro)
   if plan.memory ~= nil then plan.memory = bytes(plan.memory) end
+  if plan.params ~= nil then layouts.check(plan.params) end
+  plan.zero = plan.zero == nil and 3 or math.tointeger(tonumber(plan.zero))
+  if not plan.zero or plan.zero < 0 or plan.zero > 3 then core.error "plan: zero is a level from 0 to 3" end
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do
     if plan[name] ~= nil then plan[name] = count(name, plan[name]) end
   end

@@ -68,6 +68,7 @@ static sgl_status lay_out(sglpass_sharder *s, sglir_graph **out)
     s->latest = sglcore_arena_alloc(&arena, (size_t)s->from->values.count * sizeof *s->latest);
     s->live = live;
     sgl_status status = live && s->latest ? sglir_mark_live(s->from, live) : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK) status = sglpass_demands(s, &arena);
     if (status == SGL_OK) status = sglir_rewrite_begin(s->env, s->from, "shard", NULL, &s->rewrite);
     if (status == SGL_OK) {
         s->to = s->rewrite.to;

@@ -40,8 +40,9 @@ typedef struct sglpass_sharder {
     const sglir_graph *from;
     sglir_graph *to;
     sglir_rewrite rewrite;
-    const uint8_t *live;                   /* per node */
-    sglplan_coordinate at;                 /* of the rank whose program it is */
+    const int8_t *demands; /* SGLIR_AXIS_COUNT per old value: the dimension that will be wanted split, -1: none */
+    const uint8_t *live;   /* per node */
+    sglplan_coordinate at; /* of the rank whose program it is */
     sglir_id coordinate[SGLIR_AXIS_COUNT]; /* as values; SGLIR_NONE where the axis has one place */
     uint32_t *latest;                      /* per old value: 1 + place in `made` of its last form, 0: none */
     SGLCORE_VEC(sglpass_made) made;        /* of regions that are open */
@@ -78,6 +79,9 @@ void sglpass_forget(sglpass_sharder *s, int64_t count);
 sglir_id sglpass_begin(sglpass_sharder *s, const sglpass_form *form, int dim, int64_t extent);
 /* Along an axis from which element of an extent this rank's part begins, as a value: i64 []. */
 sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit);
+
+/* shard_demand.c: fills demands. */
+sgl_status sglpass_demands(sglpass_sharder *s, sglcore_arena *arena);
 
 /* ---- nodes (shard_choose.c, shard_emit.c, shard_region.c) ------------------------------------------------------------ */
 

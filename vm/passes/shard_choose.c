@@ -54,6 +54,10 @@ static int label_of_result(const sglpass_labels *l, int dim)
 
 static bool is_summed(const sglpass_labels *l, int label) { return !l->joins && (l->labels.summed >> label & 1) != 0; }
 
+/* How much arithmetic weighs as much as a byte that is sent: between what a cluster of GPUs has (some 1,000) and what ranks of one
+ * machine have (some 100). Without it a product would be made whole by every rank rather than a sum paid. */
+static const double FLOPS_PER_BYTE = 256;
+
 /* ---- a choice in the making ------------------------------------------------------------------------------------------- */
 
 typedef struct chooser {
@@ -61,6 +65,7 @@ typedef struct chooser {
     const sglir_node *node;
     sglpass_labels labels;
     uint32_t first;    /* s->forms: of arguments, then of results */
+    double flops;      /* of the whole node */
     const char *group; /* of the column linear, in which sums are carried; NULL: none are yet */
 } chooser;
 
@@ -95,16 +100,28 @@ static sgl_status open_choice(chooser *c, sglpass_way *run)
     return SGL_OK;
 }
 
-/* x * x has x once; what it is turned into is there for both. */
-static bool is_named_before(const chooser *c, uint32_t i) { return i > 0 && arg_of(c, i - 1) == arg_of(c, i); }
-
 /* Bytes sent to have the argument as `place` says, on one axis, all else as it is. place: a dimension, or whole, or partial. */
 static double price_arg(const chooser *c, uint32_t i, int axis, int place)
 {
     sglpass_form form = *arg_form(c, i);
-    if (form.at[axis] == place || is_named_before(c, i)) return 0;
+    if (form.at[axis] == place) return 0;
     form.at[axis] = (int8_t)place;
     return sglpass_price(c->s, arg_of(c, i), &form);
+}
+
+/* The sum of prices of all arguments, each in its place. Of x * x the second x is there once the first is, if it is wanted so. */
+typedef struct bill {
+    const chooser *c;
+    int axis;
+    double price;
+    int place; /* of the argument before */
+} bill;
+
+static void add_arg(bill *b, uint32_t i, int place)
+{
+    bool again = i > 0 && arg_of(b->c, i) == arg_of(b->c, i - 1) && place == b->place;
+    if (!again) b->price += price_arg(b->c, i, b->axis, place);
+    b->place = place;
 }
 
 /* ---- along a label ----------------------------------------------------------------------------------------------------- */
@@ -148,12 +165,12 @@ static int64_t together(const chooser *c, int label, int64_t units)
 
 static double price_along(const chooser *c, int axis, int label)
 {
-    double price = 0;
+    bill b = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         int dim = sglpass_arg_dim(&c->labels, i, label);
-        price += price_arg(c, i, axis, dim < 0 ? SGLPASS_WHOLE : dim);
+        add_arg(&b, i, dim < 0 ? SGLPASS_WHOLE : dim);
     }
-    return price;
+    return b.price;
 }
 
 /* size: of the label's units, how many stand together. */
@@ -203,16 +220,17 @@ static const char *next_group(const char *group)
 /* A result that is larger than the terms it comes from is paid dearer later. */
 static double price_carried(const chooser *c, int axis, const char *group)
 {
-    double price = 0, before = 0, after = 0, parts = (double)sglpass_extent(c->s, axis);
+    double before = 0, after = 0, parts = (double)sglpass_extent(c->s, axis);
+    bill b = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         bool carries = in_group(group, i);
         if (carries && arg_form(c, i)->at[axis] == SGLPASS_PARTIAL)
             before += sglpass_local_bytes(c->s, arg_of(c, i), arg_form(c, i));
-        price += price_arg(c, i, axis, carries ? SGLPASS_PARTIAL : SGLPASS_WHOLE);
+        add_arg(&b, i, carries ? SGLPASS_PARTIAL : SGLPASS_WHOLE);
     }
     for (uint32_t r = 0; r < c->node->out_count; r++)
         after += sglpass_local_bytes(c->s, c->node->out_first + r, result_form(c, r));
-    return price + (after > before ? 2 * (parts - 1) / parts * (after - before) : 0);
+    return b.price + (after > before ? 2 * (parts - 1) / parts * (after - before) : 0);
 }
 
 static bool group_owes(const chooser *c, int axis, const char *group)
@@ -231,6 +249,16 @@ static void run_carrying(chooser *c, int axis, const char *group)
     for (uint32_t r = 0; r < c->node->out_count; r++) result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
 }
 
+/* Over the axes of samples a parameter is in parts to be kept, not to be worked on: it is gathered where anything else that the
+ * node takes is split. */
+static bool is_stored(const chooser *c, uint32_t i, int axis)
+{
+    const sglir_node *maker = sglir_maker(c->s->from, arg_of(c, i));
+    if (!(SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) return false;
+    while (maker && maker->op == SGLIR_OP_CAST) maker = sglir_maker(c->s->from, sglir_arg(c->s->from, maker, 0));
+    return maker && maker->op == SGLIR_OP_INPUT && sglir_attr_int(c->s->from, maker, "role") == SGL_PARAMETER;
+}
+
 /* ---- what no label says ---------------------------------------------------------------------------------------------------- */
 
 /* Two ops run over parts that their labels refuse, with more than the op itself (shard_emit.c): a gather from a table that is
@@ -239,7 +267,7 @@ static double price_beyond(const chooser *c, int axis)
 {
     double parts = (double)sglpass_extent(c->s, axis);
     double bytes = sglpass_local_bytes(c->s, c->node->out_first, result_form(c, 0));
-    if (!sglpass_runs_beyond(c->s->from, c->node, arg_form(c, 0)->at[axis])) return 0;
+    if (!sglpass_runs_beyond(c->s->from, c->node, arg_form(c, 0)->at[axis]) || is_stored(c, 0, axis)) return 0;
     double price = 2 * (parts - 1) / parts * bytes;
     return c->node->op == SGLIR_OP_GATHER ? price + price_arg(c, 1, axis, SGLPASS_WHOLE) : price;
 }
@@ -253,31 +281,44 @@ static void run_beyond(const chooser *c, int axis)
 
 /* ---- the choice --------------------------------------------------------------------------------------------------------- */
 
+/* Elementwise ops (an optimizer's) on nothing but what is kept so. */
+static bool is_worked_on(const chooser *c, uint32_t i, int axis)
+{
+    if (!is_stored(c, i, axis)) return true;
+    for (uint32_t k = 0; k < c->node->arg_count; k++) {
+        if (k != i && arg_form(c, k)->at[axis] >= 0 && !is_stored(c, k, axis)) return false;
+    }
+    return (sglir_ops[c->node->op].flags & SGLIR_ELEMENTWISE) != 0;
+}
+
 static void choose_axis(chooser *c, int axis, sglpass_way *run)
 {
-    double least = 0;
     int best = -1;
     const char *carried = NULL;
-    for (uint32_t i = 0; i < c->node->arg_count; i++) least += price_arg(c, i, axis, SGLPASS_WHOLE);
+    double parts = (double)sglpass_extent(c->s, axis), work = c->flops / FLOPS_PER_BYTE;
+    bill whole = { .c = c, .axis = axis };
+    for (uint32_t i = 0; i < c->node->arg_count; i++) add_arg(&whole, i, SGLPASS_WHOLE);
+    double least = whole.price + work;
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         int dim = arg_form(c, i)->at[axis];
+        if (dim == SGLPASS_PARTIAL) dim = c->s->demands[(int64_t)arg_of(c, i) * SGLIR_AXIS_COUNT + axis];
         int label = dim >= 0 ? sglpass_arg_label(&c->labels, i, dim) : -1;
-        if (label < 0 || units_of(c, label) == 0) continue;
-        double price = price_along(c, axis, label);
+        if (label < 0 || units_of(c, label) == 0 || !is_worked_on(c, i, axis)) continue;
+        double price = price_along(c, axis, label) + work / parts;
         if (best < 0 ? price > least : price >= least) continue;
         least = price;
         best = label;
     }
     for (const char *group = sglir_ops[c->node->op].linear; *group && is_linear_here(c); group = next_group(group)) {
         if ((c->group && c->group != group) || !group_owes(c, axis, group)) continue;
-        double price = price_carried(c, axis, group);
+        double price = price_carried(c, axis, group) + work;
         if (price >= least) continue;
         least = price;
         best = -1;
         carried = group;
     }
-    double beyond = price_beyond(c, axis);
-    if (beyond > 0 && beyond < least && !carried)
+    double beyond = price_beyond(c, axis) + work / parts;
+    if (price_beyond(c, axis) > 0 && beyond < least && !carried)
         run_beyond(c, axis);
     else if (carried)
         run_carrying(c, axis, carried);
@@ -293,6 +334,7 @@ sgl_status sglpass_choose(sglpass_sharder *s, sglir_id id, sglpass_way *run)
     chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
     run->node = id;
     sglpass_labels_read(s, id, &c.labels);
+    c.flops = sglplan_cost_of(s->from, id).flops;
     SGLCORE_TRY(open_choice(&c, run));
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if (sglpass_extent(s, axis) > 1) choose_axis(&c, axis, run);

@@ -1,0 +1,111 @@
+--- Which dimension of each parameter is split over which axis of a mesh, as the core's field `layouts` says it.
+--- Comes in: a plan, a model's parameters. Goes out: a text "blocks.*.attn.wq tp:0, ...", "" where nothing is split.
+--- Over tp a parameter is split as its layer says (nn.parameter { ..., tp = 0 }); over fsdp along the first dimension
+--- that tp leaves, its states (zero = 1 or 2) or it too (zero = 3). `params` of the plan says otherwise by pattern.
+
+local core = require "sgl.core"
+local names_of = require "sgl.names"
+
+local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
+
+local function is_axis(name)
+  for _, axis in ipairs(axes) do
+    if axis == name then return true end
+  end
+  return false
+end
+
+-- The name with "*" for each number in it: the blocks of a stack are alike.
+local function pattern_of(path)
+  return (("." .. path .. "."):gsub("%.%d+%f[.]", ".*"):sub(2, -2))
+end
+
+-- Entries of one kind by pattern, or by name where two that are alike by pattern are not alike.
+local function collect(parameters, dim_of, form)
+  local by_pattern, differs, entries = {}, {}, {}
+  for _, parameter in ipairs(parameters) do
+    local pattern, dim = pattern_of(parameter.path), dim_of(parameter) or false
+    if by_pattern[pattern] == nil then by_pattern[pattern] = dim end
+    differs[pattern] = differs[pattern] or by_pattern[pattern] ~= dim
+  end
+  for _, parameter in ipairs(parameters) do
+    local pattern, dim = pattern_of(parameter.path), dim_of(parameter)
+    local name = differs[pattern] and parameter.path or pattern
+    if dim and (differs[pattern] or by_pattern[pattern] ~= "told") then
+      entries[#entries + 1] = form:format(name, dim)
+      by_pattern[pattern] = "told"
+    end
+  end
+  return entries
+end
+
+local function tensor_dim(parameter) return parameter.tp end
+
+-- Over fsdp: the first dimension, or the one behind it where tp has that.
+local function shard_dim(with_tp)
+  return function(parameter)
+    local dim = with_tp and parameter.tp == 0 and 1 or 0
+    return dim < #parameter.dims and dim or nil
+  end
+end
+
+local function own_entries(params)
+  local patterns, entries = {}, {}
+  for pattern in pairs(params) do patterns[#patterns + 1] = pattern end
+  table.sort(patterns)
+  for _, pattern in ipairs(patterns) do
+    local splits = {}
+    for axis, dim in pairs(params[pattern]) do
+      splits[#splits + 1] = ("%s:%s"):format(axis, dim == false and "-" or math.tointeger(dim))
+    end
+    table.sort(splits)
+    if #splits > 0 then entries[#entries + 1] = pattern .. " " .. table.concat(splits, " ") end
+  end
+  return entries
+end
+
+local layouts = {}
+
+--- Refuses what `params` of a plan cannot be.
+---@param params table<string, table<string, integer|false>>
+function layouts.check(params)
+  if type(params) ~= "table" then
+    core.error "plan: params must be a table by patterns of names, such as { [\"*.wq\"] = { tp = 0 } }"
+  end
+  for pattern, splits in pairs(params) do
+    if type(pattern) ~= "string" or pattern == "" or pattern:find "[ ,]" then
+      core.error(("plan: params: its keys are patterns of names such as \"*.wq\", not '%s'"):format(tostring(pattern)))
+    end
+    if type(splits) ~= "table" then
+      core.error(("plan: params['%s'] must be a table of axes, such as { tp = 0 }"):format(pattern))
+    end
+    for axis, dim in pairs(splits) do
+      if not is_axis(axis) then
+        core.error(("plan: params['%s']: there is no mesh axis '%s'%s"):format(pattern, tostring(axis),
+          names_of.hint(axis, axes)))
+      end
+      local number = math.tointeger(dim)
+      if dim ~= false and not (number and number >= 0 and number < 8) then
+        core.error(("plan: params['%s'].%s must be a dimension, from 0, or false, not %s"):format(pattern, axis,
+          tostring(dim)))
+      end
+    end
+  end
+end
+
+---@param plan table
+---@param parameters sgl.parameter[] with their paths
+---@return string
+function layouts.text(plan, parameters)
+  local mesh, entries = plan.mesh, {}
+  local function add(list) table.move(list, 1, #list, #entries + 1, entries) end
+  if (mesh.tp or 1) > 1 then add(collect(parameters, tensor_dim, "%s tp:%d")) end
+  if (mesh.fsdp or 1) > 1 and plan.zero > 0 then
+    local form = plan.zero == 3 and "%s fsdp:%d" or "states %s fsdp:%d"
+    add(collect(parameters, shard_dim((mesh.tp or 1) > 1), form))
+  end
+  if plan.params then add(own_entries(plan.params)) end
+  return table.concat(entries, ", ")
+end
+
+return layouts
