@@ -109,7 +109,6 @@ static sgl_status take_args(around *a)
 static sgl_status keep_turned(around *a, int64_t made)
 {
     const sglpass_sharder *s = a->s;
-    a->turned.count = 0;
     for (int64_t i = made; i < s->made.count; i++) {
         if (s->made.data[i].before != 0 && !stands_within(a, s->made.data[i].value))
             SGLCORE_TRY(sglcore_vec_push(s->env, &a->turned, s->made.data[i]));
@@ -123,6 +122,7 @@ static sgl_status try_forms(around *a, bool *changed)
     sglpass_sharder *s = a->s;
     int64_t made, ids = s->ids.count, open = s->to->open.count;
     *changed = false;
+    a->turned.count = 0;
     SGLCORE_TRY(take_args(a));
     made = s->made.count;
     sglir_id first = sglir_region_take(s->to, (int)a->node->region_count);
@@ -133,10 +133,10 @@ static sgl_status try_forms(around *a, bool *changed)
             const sglpass_made *yielded = sglpass_first(s, region_of(a, r)->results.data[i]);
             if (yielded && join(carried(a, i), &yielded->form)) *changed = true;
         }
+        SGLCORE_TRY(keep_turned(a, made));
+        sglpass_forget(s, made); /* the other region does not see it */
         sglir_region_abandon(s->to, open);
     }
-    SGLCORE_TRY(keep_turned(a, made));
-    sglpass_forget(s, made);
     s->ids.count = ids;
     return sglir_status(s->to);
 }
