@@ -24,6 +24,8 @@ static const mesh_case meshes[] = {
     { "dp=2", { [SGLIR_AXIS_DP] = 2 }, 1, NULL },
     { "dp=3", { [SGLIR_AXIS_DP] = 3 }, 1, NULL },
     { "dp=2,fsdp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2 }, 1, NULL },
+    { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL },
+    { "dp=2,cp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 3 }, 1, NULL },
     { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, "" },
     { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, "" },
     { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
@@ -208,15 +210,40 @@ static void test_random_programs(void **state)
     assert_true(looped > PROGRAMS / 10);
 }
 
-/* ---- micro-batches of each rank ---------------------------------------------------------------------------------------- */
+/* ---- a transformer, under every kind of plan -------------------------------------------------------------------------- */
 
-static void test_micro_batches(void **state)
+#define TENSOR                                                                                                         \
+    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
+    "blocks.*.w2 tp:1, embed tp:0"
+
+static const mesh_case plans[] = {
+    { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3, NULL },
+    { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2, NULL },
+    { "zero 1", { [SGLIR_AXIS_FSDP] = 2 }, 1, "states * fsdp:0" },
+    { "zero 3", { [SGLIR_AXIS_FSDP] = 4 }, 1, "* fsdp:0" },
+    { "zero 3 and 3 micro-batches", { [SGLIR_AXIS_FSDP] = 2 }, 3, "* fsdp:0" },
+    { "zero 3 of 5 ranks", { [SGLIR_AXIS_FSDP] = 5 }, 1, "* fsdp:0" },
+    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR },
+    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TENSOR },
+    { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TENSOR },
+    { "tp=2 and 2 micro-batches", { [SGLIR_AXIS_TP] = 2 }, 2, TENSOR },
+    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR },
+    { "fsdp=2,tp=2",
+      { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
+      1,
+      TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0" },
+    { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL },
+    { "cp=3", { [SGLIR_AXIS_CP] = 3 }, 1, NULL },
+    { "dp=2,cp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR },
+    { "dp=2,fsdp=2,tp=2",
+      { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
+      1,
+      TENSOR ", states * fsdp:0" },
+};
+
+static void test_transformer(void **state)
 {
     (void)state;
-    static const mesh_case both[] = {
-        { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3, NULL },
-        { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2, NULL },
-    };
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     const transformer_sizes sizes = {
@@ -230,8 +257,8 @@ static void test_micro_batches(void **state)
     sglir_graph *expanded = laid_out(&env, g, &alone, 0, "autodiff");
     ir_case_fill(&whole, g, 7);
     if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
-    for (size_t i = 0; i < sizeof both / sizeof both[0]; i++)
-        check_mesh(&env, "transformer", g, expanded, &both[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
+        check_mesh(&env, "transformer", g, expanded, &plans[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
     interp_free(&whole);
     sglir_graph_free(expanded);
     sglir_graph_free(g);
@@ -242,7 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_graphs),
         cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_transformer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

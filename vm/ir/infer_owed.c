@@ -266,6 +266,25 @@ static bool is_kept_extreme(const sglir_infer *in, int axis)
     return false;
 }
 
+/* Attention and rope over parts of the queries' sequence, with the offset of this rank's part: keys and values are whole, and
+ * their gradients terms of a sum. */
+static bool is_part_of_sequence(const sglir_infer *in, int axis)
+{
+    bool grad = in->op == SGLIR_OP_ATTENTION_GRAD, rope = in->op == SGLIR_OP_ROPE;
+    if ((in->op != SGLIR_OP_ATTENTION && !grad && !rope) || axis == SGLIR_AXIS_MICRO) return false;
+    for (int i = 0; i < in->arg_count; i++) {
+        bool positions = rope && sglir_infer_arg(in, 1)->rank == 2 && i == 1;
+        bool segments = i == (grad ? 7 : 4) && !rope;
+        bool like_queries = i == 0 || positions || segments || (grad && (i == 3 || i == 5));
+        int wanted = like_queries ? 1 : grad && i == 4 ? 2 : -1;
+        if (sglir_infer_arg(in, i)->sharded[axis] != wanted) return false;
+    }
+    in->results[0].sharded[axis] = 1;
+    if (in->op == SGLIR_OP_ATTENTION) in->results[1].sharded[axis] = 2;
+    for (int r = 1; grad && r < 3; r++) in->results[r].partial = (uint8_t)(in->results[r].partial | 1u << axis);
+    return true;
+}
+
 static int first_split(const sglir_infer *in, int axis)
 {
     for (int i = 0; i < in->arg_count; i++) {
@@ -314,7 +333,7 @@ static sgl_status carry_split(const sglir_infer *in)
             continue;
         }
         if (is_part_written_back(in, axis) || is_cut_further(in, axis)) continue;
-        if (is_part_of_table(in, axis) || is_kept_extreme(in, axis)) continue;
+        if (is_part_of_table(in, axis) || is_kept_extreme(in, axis) || is_part_of_sequence(in, axis)) continue;
         sglir_view view;
         if (!labelled && (!view_of(in, &view) || !sglir_labels_of_view(&view, &labels)))
             return sglir_infer_fail(in, "argument %d is split over %s; the op takes whole values: gather it first",

@@ -83,6 +83,21 @@ sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t uni
 /* shard_demand.c: fills demands. */
 sgl_status sglpass_demands(sglpass_sharder *s, sglcore_arena *arena);
 
+/* ---- beyond labels (shard_beyond.c) ---------------------------------------------------------------------------------- */
+
+/* How a node runs along an axis over which its first argument is split along a dimension that its labels refuse: per argument and
+ * result a dimension, or whole, or partial. */
+typedef struct sglpass_beyond {
+    int8_t args[16], results[8];
+    bool exchanges; /* besides what its arguments need: as much as a sum of its result */
+} sglpass_beyond;
+/* False: it cannot. */
+bool sglpass_runs_beyond(const sglir_graph *g, const sglir_node *node, int dim, sglpass_beyond *how);
+/* Taken arguments that count from the start of the whole: they count from this rank's. */
+void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *args);
+/* The maximum or minimum of an argument that is split where it is reduced; false: the node is no such one. */
+bool sglpass_emit_extreme(sglpass_sharder *s, const sglpass_way *run, sglir_id x, sglir_id *out);
+
 /* ---- nodes (shard_choose.c, shard_emit.c, shard_region.c) ------------------------------------------------------------ */
 
 /* Labels of a node over its old, whole types; of concat and its like too. */
@@ -98,8 +113,6 @@ int sglpass_arg_dim(const sglpass_labels *l, uint32_t arg, int label); /* -1: it
 int sglpass_result_dim(const sglpass_labels *l, uint32_t result, int label);
 int sglpass_arg_label(const sglpass_labels *l, uint32_t arg, int dim); /* -1: it cannot be split */
 
-/* Whether the node can run over parts of its first argument along `dim`, though its labels refuse that. */
-bool sglpass_runs_beyond(const sglir_graph *g, const sglir_node *node, int dim);
 /* How the node runs where it costs least; forms are pushed onto s->forms. */
 sgl_status sglpass_choose(sglpass_sharder *s, sglir_id node, sglpass_way *run);
 /* The same where result 0 is wanted in this form, which is split where its first one is whole: false when the node cannot be

@@ -1,7 +1,8 @@
 /* shard_apart.c -- what is taken apart before a step is laid out, because no part of it may be split as one.
  *
  * In: the whole graph. Out: the same mathematics. A mean becomes the sum and the count that it is: over parts it would divide by a
- * local count. A vocabulary loss over a weight whose rows are split, and a linear with a bias over a weight whose columns are,
+ * local count. Attention whose key heads tp does not divide is given a
+ * key head for each query head. A vocabulary loss over a weight whose rows are split, and a linear with a bias over a weight whose columns are,
  * become what they are made of, of which each piece is laid out for itself. A pack of which some members are split (optimizers
  * work on packs) becomes one for those that are whole, and each split one by itself. Odd invariant: extents are whole here. */
 #include <string.h>
@@ -64,23 +65,68 @@ static bool is_split_loss(const sglplan *plan, const sglir_graph *g, const sglir
     return logits && logits->op == SGLIR_OP_LINEAR && is_split_along(plan, g, sglir_arg(g, logits, 1), 0);
 }
 
+/* Key heads that tp does not divide: each query head is given its own, so that query heads alone are handed out. */
+static bool is_uneven_attention(const sglplan *plan, const sglir_graph *g, const sglir_node *node)
+{
+    int64_t ranks = plan->mesh[SGLIR_AXIS_TP];
+    if ((node->op != SGLIR_OP_ATTENTION && node->op != SGLIR_OP_ATTENTION_GRAD) || ranks == 1) return false;
+    int64_t heads = sglir_type_of(g, sglir_arg(g, node, 0))->dims[2],
+            keys = sglir_type_of(g, sglir_arg(g, node, 1))->dims[2];
+    return keys % ranks != 0 && heads != keys;
+}
+
+/* [b, s, g, d] to [b, s, h, d], each of g repeated. */
+static sglir_id repeat_heads(sglir_graph *to, sglir_id x, int64_t heads)
+{
+    if (to->status != SGL_OK) return SGLIR_NONE;
+    const sglir_type t = *sglir_type_of(to, x);
+    const int64_t apart[] = { t.dims[0], t.dims[1], t.dims[2], 1, t.dims[3] };
+    const int64_t wide[] = { t.dims[0], t.dims[1], t.dims[2], heads / t.dims[2], t.dims[3] };
+    const int64_t joined[] = { t.dims[0], t.dims[1], heads, t.dims[3] };
+    return sglir_reshape(to, sglir_broadcast(to, sglir_reshape(to, x, 5, apart), 5, wide), 4, joined);
+}
+
+/* The transpose of that: a sum over each one's repetitions. */
+static sglir_id join_heads(sglir_graph *to, sglir_id x, int64_t keys)
+{
+    if (to->status != SGL_OK) return SGLIR_NONE;
+    const sglir_type t = *sglir_type_of(to, x);
+    const int64_t apart[] = { t.dims[0], t.dims[1], keys, t.dims[2] / keys, t.dims[3] };
+    return sglir_reduce(to, SGLIR_OP_REDUCE_SUM, sglir_reshape(to, x, 5, apart), (int64_t[]){ 3 }, 1, false);
+}
+
+static void spread_heads(sglir_rewrite *rewrite, const sglir_node *node, sglir_id *args, sglir_id *results)
+{
+    sglir_graph *to = rewrite->to;
+    int64_t heads = sglir_type_of(rewrite->from, sglir_arg(rewrite->from, node, 0))->dims[2];
+    int64_t keys = sglir_type_of(rewrite->from, sglir_arg(rewrite->from, node, 1))->dims[2];
+    sglir_named named[16];
+    int count = sglir_attrs_named(rewrite->from, node, named);
+    args[1] = repeat_heads(to, args[1], heads);
+    args[2] = repeat_heads(to, args[2], heads);
+    sglir_emit(to, (sglir_op)node->op, args, (int)node->arg_count, named, count, results);
+    for (int r = 1; r < 3 && node->op == SGLIR_OP_ATTENTION_GRAD; r++) results[r] = join_heads(to, results[r], keys);
+}
+
 static bool is_taken_apart(const sglplan *plan, const sglir_graph *g, const sglir_node *node)
 {
     if (node->op == SGLIR_OP_MEAN) return true;
     if (node->op == SGLIR_OP_LINEAR && node->arg_count == 3) return is_split_along(plan, g, sglir_arg(g, node, 1), 1);
-    return is_split_loss(plan, g, node);
+    return is_split_loss(plan, g, node) || is_uneven_attention(plan, g, node);
 }
 
 static bool take_apart(sglir_rewrite *rewrite, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(rewrite->from, id);
-    sglir_id args[4], results[4];
+    sglir_id args[16], results[8];
     if (!is_taken_apart(rewrite->user, rewrite->from, node)) return false;
     for (uint32_t i = 0; i < node->arg_count; i++) args[i] = rewrite->map[sglir_arg(rewrite->from, node, i)];
     sglir_set_origin_of(rewrite->to, &rewrite->from->origins.data[node->origin], rewrite->from);
     if (node->op == SGLIR_OP_LINEAR) {
         sglir_id product = sglir_emit(rewrite->to, SGLIR_OP_LINEAR, args, 2, NULL, 0, NULL);
-        results[0] = sglir_add(rewrite->to, product, args[2]);
+        results[0] = sglir_add(rewrite->to, product, sglir_broadcast_like(rewrite->to, args[2], product));
+    } else if (node->op == SGLIR_OP_ATTENTION || node->op == SGLIR_OP_ATTENTION_GRAD) {
+        spread_heads(rewrite, node, args, results);
     } else {
         sglir_compose_rule((sglir_op)node->op)(rewrite->to, rewrite->from, node, args, results);
     }

@@ -163,6 +163,17 @@ static int64_t together(const chooser *c, int label, int64_t units)
     return 1;
 }
 
+/* Attention needs a head on every rank. */
+static bool has_enough(const chooser *c, int axis, int label)
+{
+    int64_t units = units_of(c, label), parts = sglpass_extent(c->s, axis);
+    if (c->node->op != SGLIR_OP_ATTENTION && c->node->op != SGLIR_OP_ATTENTION_GRAD) return units > 0;
+    const sglpass_form *q = arg_form(c, 0);
+    int dim = sglpass_arg_dim(&c->labels, 0, label);
+    for (int other = 0; other < axis; other++) parts *= q->at[other] == dim ? sglpass_extent(c->s, other) : 1;
+    return dim == 0 ? units > 0 : units >= parts;
+}
+
 static double price_along(const chooser *c, int axis, int label)
 {
     bill b = { .c = c, .axis = axis };
@@ -261,22 +272,30 @@ static bool is_stored(const chooser *c, uint32_t i, int axis)
 
 /* ---- what no label says ---------------------------------------------------------------------------------------------------- */
 
-/* Two ops run over parts that their labels refuse, with more than the op itself (shard_emit.c): a gather from a table that is
- * split along its rows gives terms of a sum; the maximum of parts is that of all parts' maxima. 0: not so here. */
-static double price_beyond(const chooser *c, int axis)
+/* The price of running beyond labels (shard_beyond.c); false: the node does not. */
+static bool price_beyond(const chooser *c, int axis, sglpass_beyond *how, double *price)
 {
     double parts = (double)sglpass_extent(c->s, axis);
+    bill b = { .c = c, .axis = axis };
+    if (c->node->arg_count == 0 || is_stored(c, 0, axis)) return false;
+    if (!sglpass_runs_beyond(c->s->from, c->node, arg_form(c, 0)->at[axis], how)) return false;
+    for (uint32_t i = 0; i < c->node->arg_count; i++) add_arg(&b, i, how->args[i]);
     double bytes = sglpass_local_bytes(c->s, c->node->out_first, result_form(c, 0));
-    if (!sglpass_runs_beyond(c->s->from, c->node, arg_form(c, 0)->at[axis]) || is_stored(c, 0, axis)) return 0;
-    double price = 2 * (parts - 1) / parts * bytes;
-    return c->node->op == SGLIR_OP_GATHER ? price + price_arg(c, 1, axis, SGLPASS_WHOLE) : price;
+    *price = b.price + (how->exchanges ? 2 * (parts - 1) / parts * bytes : 0);
+    return true;
 }
 
-static void run_beyond(const chooser *c, int axis)
+static void run_beyond(const chooser *c, int axis, const sglpass_beyond *how)
 {
-    if (c->node->op != SGLIR_OP_GATHER) return;
-    arg_form(c, 1)->at[axis] = SGLPASS_WHOLE;
-    result_form(c, 0)->at[axis] = SGLPASS_PARTIAL;
+    int64_t unit = arg_form(c, 0)->unit[how->args[0]];
+    for (uint32_t i = 0; i < c->node->arg_count; i++) {
+        arg_form(c, i)->at[axis] = how->args[i];
+        if (how->args[i] >= 0) arg_form(c, i)->unit[how->args[i]] = unit;
+    }
+    for (uint32_t r = 0; r < c->node->out_count; r++) {
+        result_form(c, r)->at[axis] = how->results[r];
+        if (how->results[r] >= 0) result_form(c, r)->unit[how->results[r]] = unit;
+    }
 }
 
 /* ---- the choice --------------------------------------------------------------------------------------------------------- */
@@ -303,7 +322,7 @@ static void choose_axis(chooser *c, int axis, sglpass_way *run)
         int dim = arg_form(c, i)->at[axis];
         if (dim == SGLPASS_PARTIAL) dim = c->s->demands[(int64_t)arg_of(c, i) * SGLIR_AXIS_COUNT + axis];
         int label = dim >= 0 ? sglpass_arg_label(&c->labels, i, dim) : -1;
-        if (label < 0 || units_of(c, label) == 0 || !is_worked_on(c, i, axis)) continue;
+        if (label < 0 || !has_enough(c, axis, label) || !is_worked_on(c, i, axis)) continue;
         double price = price_along(c, axis, label) + work / parts;
         if (best < 0 ? price > least : price >= least) continue;
         least = price;
@@ -317,9 +336,10 @@ static void choose_axis(chooser *c, int axis, sglpass_way *run)
         best = -1;
         carried = group;
     }
-    double beyond = price_beyond(c, axis) + work / parts;
-    if (price_beyond(c, axis) > 0 && beyond < least && !carried)
-        run_beyond(c, axis);
+    sglpass_beyond how;
+    double beyond = 0;
+    if (price_beyond(c, axis, &how, &beyond) && beyond + work / parts < least)
+        run_beyond(c, axis, &how);
     else if (carried)
         run_carrying(c, axis, carried);
     else if (best >= 0)

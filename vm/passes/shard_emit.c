@@ -97,74 +97,6 @@ static sglir_id move_iota(const local *l, sglir_id made)
     return sglir_add(s->to, made, sglir_broadcast_like(s->to, start, made));
 }
 
-/* ---- beyond labels ---------------------------------------------------------------------------------------------------- */
-
-bool sglpass_runs_beyond(const sglir_graph *g, const sglir_node *node, int dim)
-{
-    int count;
-    if (dim < 0) return false;
-    if (node->op == SGLIR_OP_GATHER) return dim == 0;
-    if (node->op != SGLIR_OP_REDUCE_MAX && node->op != SGLIR_OP_REDUCE_MIN) return false;
-    sgl_dtype dtype = (sgl_dtype)sglir_type_of(g, node->out_first)->dtype;
-    if (node->op == SGLIR_OP_REDUCE_MIN && !sglcore_dtype_is_float(dtype))
-        return false; /* its negative may not be there */
-    const int64_t *axes = sglir_attr_ints(g, node, "axes", &count);
-    for (int i = 0; i < count; i++) {
-        if (axes[i] == dim) return true;
-    }
-    return false;
-}
-
-static sglpass_form *arg_form(const local *l, uint32_t i) { return &l->s->forms.data[l->run->form_first + i]; }
-
-/* Indices count from this rank's first row; those of other ranks' rows lie outside, and give zeros. */
-static void move_indices(const local *l, sglir_id *args)
-{
-    sglpass_sharder *s = l->s;
-    if (l->node->op != SGLIR_OP_GATHER || sglpass_axes_of(arg_form(l, 0), 0) == 0) return;
-    sglir_id table = sglir_arg(s->from, l->node, 0);
-    sglir_id start = sglpass_begin(s, arg_form(l, 0), 0, sglir_type_of(s->from, table)->dims[0]);
-    sglir_id wide = sglir_cast(s->to, args[1], SGL_I64); /* a narrow index less the start may wrap into range */
-    args[1] = sglir_sub(s->to, wide, sglir_broadcast_like(s->to, start, wide));
-}
-
-/* The axes over which the argument is split along dimensions that are reduced to an extreme. */
-static sglplan_axes extreme_axes(const local *l)
-{
-    sglplan_axes axes = 0;
-    if (l->node->op != SGLIR_OP_REDUCE_MAX && l->node->op != SGLIR_OP_REDUCE_MIN) return 0;
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (sglpass_runs_beyond(l->s->from, l->node, arg_form(l, 0)->at[axis])) axes |= SGLPLAN_AXIS(axis);
-    }
-    return axes;
-}
-
-/* The extreme of the part, then of all parts', axis by axis. */
-static sglir_id emit_extreme(local *l, sglir_id x, sglplan_axes axes)
-{
-    sglir_graph *to = l->s->to;
-    int count;
-    const int64_t *reduced = sglir_attr_ints(l->s->from, l->node, "axes", &count);
-    bool least = l->node->op == SGLIR_OP_REDUCE_MIN;
-    sglir_id made = sglir_reduce(to, (sglir_op)l->node->op, x, reduced, count, true);
-    if (least) made = sglir_unary(to, SGLIR_OP_NEG, made);
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        const sglir_named attrs[] = { SGLIR_I("axes", SGLPLAN_AXIS(axis)), SGLIR_I("dim", arg_form(l, 0)->at[axis]) };
-        if (axes & SGLPLAN_AXIS(axis)) made = sglir_emit(to, SGLIR_OP_ALL_MAX, &made, 1, attrs, 2, NULL);
-    }
-    if (least) made = sglir_unary(to, SGLIR_OP_NEG, made);
-    if (sglir_attr_int(l->s->from, l->node, "keep") || to->status != SGL_OK) return made;
-    const sglir_type *whole = sglir_type_of(l->s->from, l->node->out_first);
-    const sglpass_form *form = result_form(l, 0);
-    int64_t dims[SGL_MAX_RANK], layout[SGLIR_AXIS_COUNT];
-    for (int dim = 0; dim < whole->rank; dim++)
-        dims[dim] = sglpass_local(l->s, whole->dims[dim], form->unit[dim], sglpass_axes_of(form, dim));
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) layout[axis] = form->at[axis] >= 0 ? form->at[axis] : -1;
-    const sglir_named shape[] = { SGLIR_INTS("dims", whole->rank, dims),
-                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
-    return sglir_emit(to, SGLIR_OP_RESHAPE, &made, 1, shape, 2, NULL);
-}
-
 /* ---- the node ------------------------------------------------------------------------------------------------------- */
 
 static sgl_status check_result(const local *l, sglir_id node, uint32_t r, sglir_id made)
@@ -190,12 +122,9 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
     sglir_named named[16];
     int count = local_attrs(l, named);
     sglir_set_origin_of(s->to, &s->from->origins.data[l->node->origin], s->from);
-    sglplan_axes extremes = extreme_axes(l);
     move_random(l, args);
-    move_indices(l, args);
-    if (extremes)
-        outs[0] = emit_extreme(l, args[0], extremes);
-    else
+    sglpass_move_beyond(s, l->run, args);
+    if (!sglpass_emit_extreme(s, l->run, args[0], outs))
         sglir_emit(s->to, (sglir_op)l->node->op, args, (int)l->node->arg_count, named, count, outs);
     SGLCORE_TRY(sglir_status(s->to));
     s->to->nodes.data[s->to->nodes.count - 1].epoch = l->node->epoch;
@@ -228,7 +157,8 @@ sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run)
 
 /* ---- inputs ----------------------------------------------------------------------------------------------------------- */
 
-/* As the plan's layouts say. Rows of a feed are samples: the data axes hold different ones. */
+/* As the plan's layouts say. Rows of a feed are samples: the data axes hold different ones; what follows within a sample is
+ * context: cp holds parts of it. */
 static sglpass_form form_of_input(const sglpass_sharder *s, const sglir_node *node)
 {
     sglpass_form form = sglpass_form_whole();
@@ -238,6 +168,8 @@ static sglpass_form form_of_input(const sglpass_sharder *s, const sglir_node *no
     if (!is_feed || sglir_type_of(s->from, node->out_first)->rank == 0) return form;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if ((SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis)) && sglpass_extent(s, axis) > 1) form.at[axis] = 0;
+        bool along = axis == SGLIR_AXIS_CP && sglir_type_of(s->from, node->out_first)->rank > 1;
+        if (along && sglpass_extent(s, axis) > 1) form.at[axis] = 1;
     }
     return form;
 }

@@ -1,0 +1,133 @@
+/* shard_beyond.c -- ops that run over parts which their labels refuse, because more than the op itself is done there.
+ *
+ * In: a node whose first argument is split along such a dimension. Out: how its arguments and results lie, and what is done besides:
+ *   gather          a table split along its rows: indices count from this rank's first row (others give zeros), the results are
+ *                   terms of a sum
+ *   reduce_max,min  the extreme of the part, then of all parts'
+ *   attention       queries split along their sequence, keys and values whole: the offset of the queries is this rank's; the
+ *                   gradients of keys and values are terms of a sum; rope with it
+ * Odd invariant: inference knows these forms (ir/infer_owed.c) but not that arguments were moved: that is done here alone. */
+#include <string.h>
+
+#include "passes/shard.h"
+
+/* ---- how ----------------------------------------------------------------------------------------------------------------- */
+
+static bool reduces(const sglir_graph *g, const sglir_node *node, int dim)
+{
+    int count;
+    if (node->op != SGLIR_OP_REDUCE_MAX && node->op != SGLIR_OP_REDUCE_MIN) return false;
+    sgl_dtype dtype = (sgl_dtype)sglir_type_of(g, node->out_first)->dtype;
+    if (node->op == SGLIR_OP_REDUCE_MIN && !sglcore_dtype_is_float(dtype))
+        return false; /* its negative may not be there */
+    const int64_t *axes = sglir_attr_ints(g, node, "axes", &count);
+    for (int i = 0; i < count; i++) {
+        if (axes[i] == dim) return true;
+    }
+    return false;
+}
+
+enum { T = 1, LSE_T = 2 }; /* the sequence: of [b, t, h, d], and of lse [b, h, t] */
+
+static void put_attention(sglpass_beyond *how, const sglir_node *node, uint32_t segments)
+{
+    how->args[0] = how->results[0] = T;
+    if (node->arg_count > segments) how->args[segments] = T; /* those of the queries */
+}
+
+bool sglpass_runs_beyond(const sglir_graph *g, const sglir_node *node, int dim, sglpass_beyond *how)
+{
+    memset(how, SGLPASS_WHOLE, sizeof *how);
+    how->exchanges = false;
+    if (dim < 0 || node->arg_count > 16) return false;
+    how->args[0] = (int8_t)dim;
+    switch (node->op) {
+    case SGLIR_OP_GATHER: how->results[0] = SGLPASS_PARTIAL; return (how->exchanges = dim == 0);
+    case SGLIR_OP_REDUCE_MAX:
+    case SGLIR_OP_REDUCE_MIN: return (how->exchanges = reduces(g, node, dim));
+    case SGLIR_OP_ATTENTION:
+        put_attention(how, node, 4);
+        how->results[1] = LSE_T;
+        return dim == T;
+    case SGLIR_OP_ATTENTION_GRAD:
+        put_attention(how, node, 7);
+        how->args[3] = how->args[5] = T;
+        how->args[4] = LSE_T;
+        how->results[1] = how->results[2] = SGLPASS_PARTIAL;
+        return dim == T;
+    case SGLIR_OP_ROPE:
+        how->results[0] = T;
+        if (sglir_type_of(g, sglir_arg(g, node, 1))->rank == 2) how->args[1] = T;
+        return dim == T;
+    default: return false;
+    }
+}
+
+/* ---- what is moved ---------------------------------------------------------------------------------------------------------- */
+
+static const sglpass_form *arg_form(const sglpass_sharder *s, const sglpass_way *run, uint32_t i)
+{
+    return &s->forms.data[run->form_first + i];
+}
+
+/* The number of the argument that is the offset of attention or rope; -1: there is none. */
+static int offset_of(const sglir_graph *g, const sglir_node *node)
+{
+    switch (node->op) {
+    case SGLIR_OP_ATTENTION: return 3;
+    case SGLIR_OP_ATTENTION_GRAD: return 6;
+    case SGLIR_OP_ROPE: return sglir_type_of(g, sglir_arg(g, node, 1))->rank == 0 ? 1 : -1;
+    default: return -1;
+    }
+}
+
+void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *args)
+{
+    const sglir_node *node = sglir_node_at(s->from, run->node);
+    int offset = offset_of(s->from, node), dim = node->op == SGLIR_OP_GATHER ? 0 : T;
+    if ((offset < 0 && node->op != SGLIR_OP_GATHER) || sglpass_axes_of(arg_form(s, run, 0), dim) == 0) return;
+    int64_t extent = sglir_type_of(s->from, sglir_arg(s->from, node, 0))->dims[dim];
+    sglir_id start = sglpass_begin(s, arg_form(s, run, 0), dim, extent);
+    if (offset >= 0) {
+        args[offset] = sglir_add(s->to, args[offset], start);
+        return;
+    }
+    sglir_id wide = sglir_cast(s->to, args[1], SGL_I64); /* a narrow index less the start may wrap into range */
+    args[1] = sglir_sub(s->to, wide, sglir_broadcast_like(s->to, start, wide));
+}
+
+/* ---- extremes ------------------------------------------------------------------------------------------------------------------ */
+
+/* Without the dimensions that were kept as 1. */
+static sglir_id drop_kept(sglpass_sharder *s, const sglir_node *node, const sglpass_form *form, sglir_id made)
+{
+    const sglir_type *whole = sglir_type_of(s->from, node->out_first);
+    int64_t dims[SGL_MAX_RANK], layout[SGLIR_AXIS_COUNT];
+    for (int dim = 0; dim < whole->rank; dim++)
+        dims[dim] = sglpass_local(s, whole->dims[dim], form->unit[dim], sglpass_axes_of(form, dim));
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) layout[axis] = form->at[axis] >= 0 ? form->at[axis] : -1;
+    const sglir_named shape[] = { SGLIR_INTS("dims", whole->rank, dims),
+                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
+    return sglir_emit(s->to, SGLIR_OP_RESHAPE, &made, 1, shape, 2, NULL);
+}
+
+bool sglpass_emit_extreme(sglpass_sharder *s, const sglpass_way *run, sglir_id x, sglir_id *out)
+{
+    const sglir_node *node = sglir_node_at(s->from, run->node);
+    const sglpass_form of_x = *arg_form(s, run, 0);
+    bool any = false, least = node->op == SGLIR_OP_REDUCE_MIN;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) any = any || reduces(s->from, node, of_x.at[axis]);
+    if (!any) return false;
+    int count;
+    const int64_t *reduced = sglir_attr_ints(s->from, node, "axes", &count);
+    sglir_id made = sglir_reduce(s->to, (sglir_op)node->op, x, reduced, count, true);
+    if (least) made = sglir_unary(s->to, SGLIR_OP_NEG, made);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        const sglir_named attrs[] = { SGLIR_I("axes", SGLPLAN_AXIS(axis)), SGLIR_I("dim", of_x.at[axis]) };
+        if (reduces(s->from, node, of_x.at[axis])) made = sglir_emit(s->to, SGLIR_OP_ALL_MAX, &made, 1, attrs, 2, NULL);
+    }
+    if (least) made = sglir_unary(s->to, SGLIR_OP_NEG, made);
+    bool kept = sglir_attr_int(s->from, node, "keep") != 0;
+    *out = kept ? made : drop_kept(s, node, arg_form(s, run, node->arg_count), made);
+    return true;
+}
