@@ -363,6 +363,8 @@ sgl_status sglir_mark_live(const sglir_graph *g, uint8_t *out);
 /* Last position (in the region's node order) at which each value of the region is used; region results and outputs
  * count as used past the end. Uses inside nested regions count at the position of the node that holds them. */
 void sglir_last_uses(const sglir_graph *g, sglir_id region, int64_t *out);
+/* Ranks exchange in the node, or in a region within it that is run as a block of its own. */
+bool sglir_exchanges(const sglir_graph *g, const sglir_node *node);
 /* Calls back for each use, in the node's regions and in those within, of a value that is not made in them. */
 void sglir_each_capture(const sglir_graph *g, const sglir_node *node, void (*use)(void *user, sglir_id value),
                         void *user);

@@ -8,7 +8,8 @@
  * In: a graph of primitives and native composites. Out: the same graph with all elementwise ops, reductions, movement
  * and generators inside of FUSED nodes (contract: exec/kernel.h); what is left outside has code of its own or is a view
  * of what is stored. Odd invariant: the new order follows the old one: a node outside comes where it came, a kernel at
- * its last member or where it is first needed. */
+ * its last member or where it is first needed, and nodes in which ranks exchange keep their order among themselves: ranks
+ * whose parts differ weigh merges otherwise, and must exchange in one order. */
 #include "passes/fuse_parts.h"
 
 static const sglir_node *at(const sglpass_fusion *f, sglir_id node) { return sglir_node_at(f->g, node); }
@@ -50,6 +51,7 @@ static void write_outside(writer *w, sglir_id id)
 {
     sglpass_fusion *f = w->f;
     if (w->written[id] || failed(w)) return;
+    if (f->node[id].exchange_before != SGLIR_NONE) write_outside(w, f->node[id].exchange_before);
     w->written[id] = 1;
     for (uint32_t i = 0; i < at(f, id)->arg_count; i++) write_value(w, sglir_arg(f->g, at(f, id), i));
     sglpass_fuse_range captures = f->node[id].captures;
@@ -144,7 +146,7 @@ static sgl_status prepare(sglpass_fusion *f)
     bool good = nodes == 0 || (f->live != NULL && f->node != NULL && f->node_stamp != NULL);
     good = good && (values == 0 || (f->value != NULL && f->value_stamp != NULL && f->value_slot != NULL));
     if (!good) return SGL_OUT_OF_MEMORY;
-    for (size_t i = 0; i < nodes; i++) f->node[i].home = f->node[i].clones = SGLIR_NONE;
+    for (size_t i = 0; i < nodes; i++) f->node[i].home = f->node[i].clones = f->node[i].exchange_before = SGLIR_NONE;
     SGLCORE_TRY(sglir_domain_init(&f->domain, f->env, f->g, 0, f->g->values.count));
     return sglir_mark_live(f->g, f->live);
 }

@@ -24,11 +24,12 @@ typedef struct sglpass_fuse_range {
 /* What is known of a node. */
 typedef struct sglpass_fuse_node {
     uint8_t role;
-    uint32_t number;             /* nodes in order through all regions: a node has a larger number than what it needs */
-    int32_t level;               /* nodes outside of kernels that lie on the longest way to it, in its region */
-    double weight;               /* cost of one element, in bytes moved */
-    sglpass_fuse_range closure;  /* WORK: the FREE nodes under it, in order; into fuse->nodes */
-    sglpass_fuse_range bases;    /* WORK and OUTSIDE: the values of other nodes that it needs; into fuse->values */
+    uint32_t number;            /* nodes in order through all regions: a node has a larger number than what it needs */
+    int32_t level;              /* nodes outside of kernels that lie on the longest way to it, in its region */
+    double weight;              /* cost of one element, in bytes moved */
+    sglpass_fuse_range closure; /* WORK: the FREE nodes under it, in order; into fuse->nodes */
+    sglpass_fuse_range bases;   /* WORK and OUTSIDE: the values of other nodes that it needs; into fuse->values */
+    sglir_id exchange_before; /* of a node in which ranks exchange: the one before it in its region; SGLIR_NONE: none */
     sglpass_fuse_range captures; /* of a node with regions: values from around that these need; into fuse->captures */
     uint32_t home;               /* cluster (as created), SGLIR_NONE for other roles or when nobody needs it any more */
     uint32_t clones;             /* first of a list in fuse->clones, SGLIR_NONE: none */

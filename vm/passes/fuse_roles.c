@@ -352,8 +352,23 @@ static const sglir_id *list_at(const sglpass_fuse_ids *ids, sglpass_fuse_range r
     return range.count > 0 ? &ids->data[range.first] : NULL;
 }
 
-static void settle_levels(sglpass_fusion *f)
+/* An exchange counts as needing the one before it: no kernel then holds what the first needs and what needs the second. */
+static void follow_exchange(sglpass_fusion *f, sglir_id node, sglir_id *last)
 {
+    sglpass_fuse_node *facts = &f->node[node];
+    if (!sglir_exchanges(f->g, at(f, node))) return;
+    facts->exchange_before = *last;
+    *last = node;
+    if (facts->exchange_before == SGLIR_NONE) return;
+    int32_t level = f->node[facts->exchange_before].level + 1;
+    if (level > facts->level) facts->level = level;
+}
+
+static sgl_status settle_levels(sglpass_fusion *f)
+{
+    sglir_id *last = sglcore_arena_alloc(&f->arena, (size_t)f->g->regions.count * sizeof *last);
+    if (last == NULL) return SGL_OUT_OF_MEMORY;
+    for (int64_t r = 0; r < f->g->regions.count; r++) last[r] = SGLIR_NONE;
     for (int64_t v = 0; v < f->g->values.count; v++) f->value[v].user_level = INT32_MAX;
     for (int64_t i = 0; i < f->order.count; i++) {
         sglir_id node = f->order.data[i];
@@ -363,9 +378,11 @@ static void settle_levels(sglpass_fusion *f)
         raise_level(f, node, bases, facts->bases.count);
         raise_level(f, node, captures, facts->captures.count);
         if (!is_barrier(f, node)) continue;
+        follow_exchange(f, node, &last[at(f, node)->region]);
         note_outside_user(f, node, bases, facts->bases.count);
         note_outside_user(f, node, captures, facts->captures.count);
     }
+    return SGL_OK;
 }
 
 static sgl_status settle_users(sglpass_fusion *f)
@@ -401,6 +418,6 @@ sgl_status sglpass_fuse_assign_roles(sglpass_fusion *f)
     SGLCORE_TRY(settle_closures(f));
     SGLCORE_TRY(settle_captures(f));
     for (int64_t i = 0; i < f->order.count; i++) f->node[f->order.data[i]].weight = weight_of(f, f->order.data[i]);
-    settle_levels(f);
+    SGLCORE_TRY(settle_levels(f));
     return settle_users(f);
 }

@@ -8,11 +8,12 @@
 
 #include "passes/recompute_parts.h"
 
-/* What has no inputs of its own to wait for, or cannot be run twice, is used as it is. */
+/* What has no inputs of its own to wait for, or cannot be run twice, is used as it is; what ranks exchange is kept: of ranks
+ * that choose by their own bytes one might exchange again, and the others not. */
 static bool can_clone(const sglpass_again *s, sglir_id node)
 {
     const sglir_node *at = sglpass_again_at(s, node);
-    return at->region_count == 0 && at->arg_count > 0 && !(sglir_ops[at->op].flags & SGLIR_EFFECT) &&
+    return at->region_count == 0 && at->arg_count > 0 && !(sglir_ops[at->op].flags & (SGLIR_EFFECT | SGLIR_EXCHANGE)) &&
            !s->node[node].backward;
 }
 

@@ -33,7 +33,8 @@ static sgl_status mark_module(sglpass_again *s, const char *path, uint8_t *hande
         if (!s->node[id].live || s->node[id].backward) continue;
         const sglir_node *node = sglpass_again_at(s, id);
         bool inside = stands_within(s, id, path), view = node->op == SGLIR_OP_RESHAPE && handed[node->out_first];
-        for (uint32_t k = 0; inside && k < node->out_count; k++) {
+        const bool exchanged = (sglir_ops[node->op].flags & SGLIR_EXCHANGE) != 0; /* is kept (recompute_again.c) */
+        for (uint32_t k = 0; inside && !exchanged && k < node->out_count; k++) {
             sglpass_again_value *value = &s->value[node->out_first + k];
             if (value->stored && !value->leaves && !handed[node->out_first + k]) value->again = s->any = true;
         }
@@ -101,7 +102,7 @@ static sgl_status list_candidates(sglpass_again *s, candidates *list)
             sglir_id id = region->nodes.data[n];
             const sglir_node *node = sglpass_again_at(s, id);
             bool fits = s->node[id].live && !s->node[id].backward && node->region_count == 0 &&
-                        !(sglir_ops[node->op].flags & SGLIR_EFFECT);
+                        !(sglir_ops[node->op].flags & (SGLIR_EFFECT | SGLIR_EXCHANGE));
             for (uint32_t k = 0; fits && k < node->out_count; k++) {
                 const sglpass_again_value *value = &s->value[node->out_first + k];
                 int64_t bytes = sglir_bytes(sglir_type_of(s->g, node->out_first + k));

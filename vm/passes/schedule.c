@@ -263,25 +263,12 @@ static sgl_status order_states(scheduler *s)
 
 /* ---- exchanges --------------------------------------------------------------------------------------------------- */
 
-static bool exchanges_within(const scheduler *s, sglir_id id)
-{
-    const sglir_node *node = node_at(s, id);
-    if (sglir_ops[node->op].flags & SGLIR_EXCHANGE) return true;
-    for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
-        const sglir_region *region = &s->g->regions.data[node->region_first + r];
-        for (int64_t n = 0; n < region->nodes.count; n++) {
-            if (exchanges_within(s, region->nodes.data[n])) return true;
-        }
-    }
-    return false;
-}
-
 /* Each after the one before it. */
 static sgl_status order_exchanges(scheduler *s)
 {
     uint32_t before = NONE;
     for (uint32_t u = 0; u < s->units.count; u++) {
-        if (!exchanges_within(s, s->units.data[u])) continue;
+        if (!sglir_exchanges(s->g, node_at(s, s->units.data[u]))) continue;
         if (before != NONE) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ before, u }));
         before = u;
     }
