@@ -25,6 +25,7 @@ end
 ---@field adapted (fun(tensor: sgl.tensor): sgl.tensor)? its value with the adapter of sgl.lora
 ---@field is_kernel boolean? of a convolution, outputs first: muon can take it as a matrix
 ---@field tp integer? the dimension, from 0, that tensor parallelism splits
+---@field ep integer? the dimension of experts, from 0
 ---@field is_table boolean? a row for each token, which muon leaves to adamw
 local Parameter = { __name = "parameter" }
 Parameter.__index = Parameter
@@ -49,7 +50,8 @@ function Parameter:__tostring()
 end
 
 --- A parameter of the given shape: nn.parameter{ 10, 20, init = nn.init.normal(0.02) }.
----@param options table the extents; init: how it gets its first value; tp: the dimension that tensor parallelism splits
+---@param options table the extents; init: how it gets its first value; tp: the dimension that tensor parallelism splits, from 0;
+--- ep: that of experts
 ---@return sgl.parameter
 local function parameter(options)
   check.value("parameter", "the argument", "table", options)
@@ -57,16 +59,19 @@ local function parameter(options)
   for key, value in pairs(options) do
     if math.type(key) ~= "integer" then named[key] = value end
   end
-  check.options("parameter", named, { init = "any?", tp = "count?" })
+  check.options("parameter", named, { init = "any?", tp = "count?", ep = "count?" })
   for i, extent in ipairs(options) do
     check.value("parameter", "extent " .. i, "size", extent)
     dims[i] = extent
   end
   if type(options.init) ~= "function" then core.error("parameter: give init, such as nn.init.normal(0.02)") end
-  if named.tp and named.tp >= #dims then
-    core.error(("parameter: tp is dimension %d, from 0, of %d"):format(named.tp, #dims))
+  for _, axis in ipairs { "tp", "ep" } do
+    if named[axis] and named[axis] >= #dims then
+      core.error(("parameter: %s is dimension %d, from 0, of %d"):format(axis, named[axis], #dims))
+    end
   end
-  return setmetatable({ dims = dims, init = options.init, tp = named.tp, serial = serial() }, Parameter)
+  local made = { dims = dims, init = options.init, tp = named.tp, ep = named.ep, serial = serial() }
+  return setmetatable(made, Parameter)
 end
 
 -- Only its tensor can be reckoned with.

@@ -132,9 +132,9 @@ local function make_weights(options)
   local init = options.init or initial.normal(dim ^ -0.5)
   return {
     router = base.parameter { experts, dim, init = options.init or initial.normal(dim ^ -0.5) },
-    gate = base.parameter { experts, hidden, dim, init = init, tp = 1 },
-    up = base.parameter { experts, hidden, dim, init = init, tp = 1 },
-    down = base.parameter { experts, dim, hidden, tp = 2, init = options.init_out or options.init or
+    gate = base.parameter { experts, hidden, dim, init = init, tp = 1, ep = 0 },
+    up = base.parameter { experts, hidden, dim, init = init, tp = 1, ep = 0 },
+    down = base.parameter { experts, dim, hidden, tp = 2, ep = 0, init = options.init_out or options.init or
       initial.normal(hidden ^ -0.5) },
     bias = (options.bias_rate or 0) > 0 and base.buffer { experts, init = initial.zeros } or nil,
   }

@@ -5,8 +5,8 @@
 --- precision may be a table: { default = "bf16", ["head.*"] = "fp32" }: what these modules compute, and what is done
 --- with parameters of these names, stays in f32.
 --- `params` says by pattern which dimension (from 0) of a parameter, and of its states, is split over which axis, and
---- false which is not: { ["*.wq"] = { tp = 0 } }; over tp layers say so themselves, over fsdp all is split: `zero` = 1
---- or 2 the states alone, 3 (default) the parameters too, 0 nothing.
+--- false which is not: { ["*.wq"] = { tp = 0 } }; over tp and ep layers say so themselves, over fsdp all is split:
+--- `zero` = 1 or 2 the states alone, 3 (default) the parameters too, 0 nothing.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
 local core = require "sgl.core"

@@ -1,7 +1,8 @@
 --- Which dimension of each parameter is split over which axis of a mesh, as the core's field `layouts` says it.
 --- Comes in: a plan, a model's parameters. Goes out: a text "blocks.*.attn.wq tp:0, ...", "" where nothing is split.
---- Over tp a parameter is split as its layer says (nn.parameter { ..., tp = 0 }); over fsdp along the first dimension
---- that tp leaves, its states (zero = 1 or 2) or it too (zero = 3). `params` of the plan says otherwise by pattern.
+--- Over tp and ep a parameter is split as its layer says (nn.parameter { ..., tp = 0 }); over fsdp along the first
+--- dimension that these leave, its states (zero = 1 or 2) or it too (zero = 3). `params` of the plan says otherwise by
+--- pattern.
 
 local core = require "sgl.core"
 local names_of = require "sgl.names"
@@ -39,13 +40,17 @@ local function collect(parameters, dim_of, form)
   return entries
 end
 
-local function tensor_dim(parameter) return parameter.tp end
+local function hint(axis)
+  return function(parameter) return parameter[axis] end
+end
 
--- Over fsdp: the first dimension, or the one behind it where tp has that.
-local function shard_dim(with_tp)
+-- Over fsdp: the first dimension that no layer has given to another axis of this mesh.
+local function shard_dim(mesh)
   return function(parameter)
-    local dim = with_tp and parameter.tp == 0 and 1 or 0
-    return dim < #parameter.dims and dim or nil
+    for dim = 0, #parameter.dims - 1 do
+      local taken = (mesh.tp or 1) > 1 and parameter.tp == dim or (mesh.ep or 1) > 1 and parameter.ep == dim
+      if not taken then return dim end
+    end
   end
 end
 
@@ -99,10 +104,12 @@ end
 function layouts.text(plan, parameters)
   local mesh, entries = plan.mesh, {}
   local function add(list) table.move(list, 1, #list, #entries + 1, entries) end
-  if (mesh.tp or 1) > 1 then add(collect(parameters, tensor_dim, "%s tp:%d")) end
+  for _, axis in ipairs { "tp", "ep" } do
+    if (mesh[axis] or 1) > 1 then add(collect(parameters, hint(axis), "%s " .. axis .. ":%d")) end
+  end
   if (mesh.fsdp or 1) > 1 and plan.zero > 0 then
     local form = plan.zero == 3 and "%s fsdp:%d" or "states %s fsdp:%d"
-    add(collect(parameters, shard_dim((mesh.tp or 1) > 1), form))
+    add(collect(parameters, shard_dim(mesh), form))
   end
   if plan.params then add(own_entries(plan.params)) end
   return table.concat(entries, ", ")

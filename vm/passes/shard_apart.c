@@ -47,7 +47,7 @@ static bool is_split_along(const sglplan *plan, const sglir_graph *g, sglir_id v
     while (maker && maker->op == SGLIR_OP_CAST) maker = sglir_maker(g, sglir_arg(g, maker, 0));
     if (!maker || maker->op != SGLIR_OP_INPUT || !sglpass_split_input(plan, g, maker, at, &named)) return false;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (at[axis] == dim && !(SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) return true;
+        if (at[axis] == dim && !(SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis))) return true;
     }
     return false;
 }

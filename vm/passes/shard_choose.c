@@ -265,7 +265,7 @@ static void run_carrying(chooser *c, int axis, const char *group)
 static bool is_stored(const chooser *c, uint32_t i, int axis)
 {
     const sglir_node *maker = sglir_maker(c->s->from, arg_of(c, i));
-    if (!(SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) return false;
+    if (!(SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis))) return false;
     while (maker && maker->op == SGLIR_OP_CAST) maker = sglir_maker(c->s->from, sglir_arg(c->s->from, maker, 0));
     return maker && maker->op == SGLIR_OP_INPUT && sglir_attr_int(c->s->from, maker, "role") == SGL_PARAMETER;
 }

@@ -11,6 +11,8 @@
 typedef uint32_t sglplan_axes;
 #define SGLPLAN_AXIS(axis) ((sglplan_axes)1 << (axis))
 /* Axes that hold different samples, for values that are not experts. */
+#define SGLPLAN_STORE_AXES                                                                                             \
+    (SGLPLAN_AXIS(SGLIR_AXIS_DP) | SGLPLAN_AXIS(SGLIR_AXIS_FSDP)) /* a parameter split so is but kept so */
 #define SGLPLAN_DATA_AXES (SGLPLAN_AXIS(SGLIR_AXIS_DP) | SGLPLAN_AXIS(SGLIR_AXIS_FSDP) | SGLPLAN_AXIS(SGLIR_AXIS_EP))
 
 /* The axes of ranks, from the slowest to the fastest. */
