@@ -208,6 +208,32 @@ sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir)
     return status;
 }
 
+static bool is_split(const sglir_type *type)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (axis != SGLIR_AXIS_MICRO && type->sharded[axis] >= 0) return true;
+    }
+    return false;
+}
+
+/* A checkpoint holds whole states, and rank 0 writes what it has. */
+static sgl_status check_whole(const sgl_session *session, const char *what)
+{
+    const sglir_graph *layout = session->layout;
+    const char *split = NULL;
+    for (int64_t n = 0; layout && n < layout->nodes.count && !split; n++) {
+        const sglir_node *node = sglir_node_at(layout, (sglir_id)n);
+        if (is_split(sglir_type_of(layout, node->out_first))) split = sglir_attr_string(layout, node, "name");
+    }
+    for (int64_t m = 0; layout && m < layout->members.count && !split; m++) {
+        if (is_split(&layout->members.data[m].type))
+            split = sglcore_string(layout->strings, layout->members.data[m].name);
+    }
+    if (!split) return SGL_OK;
+    return sglcore_fail(&session->vm->env, SGL_UNSUPPORTED,
+                        "%s: the plan splits it over ranks, and this version %s whole states alone", split, what);
+}
+
 static sgl_status save_locked(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep)
 {
     sglcore_env *env = &session->vm->env;
@@ -239,6 +265,7 @@ static sgl_status lock_and_save(sgl_session *session, const char *dir, int64_t s
             env, SGL_WRONG_STATE,
             "sgl_checkpoint_save: a step failed or was stopped half-way, and the states are of no step; load a "
             "checkpoint first");
+    SGLCORE_TRY(check_whole(session, "saves"));
     if (sgl_session_rank(session) != 0) return SGL_OK; /* states are whole everywhere: rank 0's are all */
     bool held = session->locked && strcmp(session->locked, dir) == 0;
     SGLCORE_TRY(sgl_checkpoint_lock(session, dir));
@@ -285,6 +312,7 @@ static sgl_status read_from(sgl_session *session, const char *path, source from)
     sglcore_env *env = &session->vm->env;
     saved s = { 0 };
     SGLCORE_VEC(sglstore_target) targets = { 0 };
+    SGLCORE_TRY(check_whole(session, "loads"));
     sgl_status status = sglsession_ready_states(session);
     if (status == SGL_OK) status = gather(session, parameters_only, &s);
     for (int64_t i = 0; i < s.states.count && status == SGL_OK; i++) {
