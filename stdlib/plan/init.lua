@@ -44,7 +44,7 @@ local function apply(plan, key, value)
   if axis then
     plan.mesh[axis] = value
   elseif key == "mesh" then
-    core.error("plan: mesh is set by its axes, as in --set plan.mesh.dp=2")
+    core.error("plan: mesh is set by its axes, as in --set plan.mesh.dp=2, or by --mesh dp=2,tp=2")
   else
     plan[key] = value
   end

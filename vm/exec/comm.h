@@ -60,7 +60,8 @@ typedef struct sglexec_comm_ops {
     const char *name;
     /* What there is of it on this machine, for `sgl doctor`: lines, each ended by a newline. Joins nothing. */
     sgl_status (*about)(sglcore_env *env, sglcore_text *text);
-    /* Joins the world that the launcher made; all ranks must give the same options. */
+    /* Joins the world that the launcher made; all ranks must give the same options. A rank that was let in and has failed since
+     * is no failure of this call: the comm is poisoned then. */
     sgl_status (*open)(sglcore_env *env, const sglexec_comm_options *options, sglexec_comm **comm);
     /* Orderly: every rank calls it. On a poisoned comm it gives back what is this process's own and waits for nobody. */
     void (*close)(sglexec_comm *comm);
