@@ -12,6 +12,7 @@
 local core = require "sgl.core"
 local layouts = require "sgl.plan.layouts"
 local names_of = require "sgl.names"
+local recipes = require "sgl.plan.recipes"
 
 local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "wide",
@@ -85,6 +86,32 @@ local function exceptions(by_pattern)
   return narrow, table.concat(patterns, ", ")
 end
 
+-- Fields of recipes, and those given by name; no field twice.
+local function join(options)
+  local joined = { mesh = {} }
+  local function take(field, value, into, name)
+    if into[field] ~= nil then core.error(("plan: %s is given twice"):format(name)) end
+    into[field] = value
+  end
+  local function take_all(given)
+    for key, value in pairs(given) do
+      if key == "mesh" then
+        if type(value) ~= "table" then core.error("plan: mesh must be a table of its axes, such as { dp = 1 }") end
+        for axis, extent in pairs(value) do take(axis, extent, joined.mesh, "the axis " .. tostring(axis)) end
+      elseif math.type(key) ~= "integer" then
+        take(key, value, joined, tostring(key))
+      elseif type(value) ~= "table" then
+        core.error("plan: a recipe is what sgl.plan.data, zero, tensor, context or expert give")
+      end
+    end
+  end
+  for _, recipe in ipairs(options or {}) do
+    if type(recipe) == "table" then take_all(recipe) end
+  end
+  take_all(options or {})
+  return joined
+end
+
 local Plan = {}
 Plan.__index = Plan
 
@@ -113,16 +140,11 @@ end
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error.
 ---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, params: table<string, table<string, integer|false>>?, zero: integer?, disable: string? }?
-return function(options)
+local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
-  if options and options.mesh ~= nil and type(options.mesh) ~= "table" then
-    core.error("plan: mesh must be a table of its axes, such as { dp = 1 }")
-  end
-  local plan = { mesh = {}, micro = 1, precision = "fp32" }
-  for key, value in pairs(options or {}) do
-    if key ~= "mesh" then plan[key] = value end
-  end
-  for axis, extent in pairs(options and options.mesh or {}) do plan.mesh[axis] = extent end
+  local plan = join(options)
+  if plan.micro == nil then plan.micro = 1 end
+  if plan.precision == nil then plan.precision = "fp32" end
   for key, value in pairs(core.settings()) do
     local field = key:match("^plan%.(.*)$")
     if field then apply(plan, field, value) end
@@ -146,3 +168,7 @@ return function(options)
   end
   return setmetatable(plan, Plan)
 end
+
+return setmetatable({
+  data = recipes.data, zero = recipes.zero, tensor = recipes.tensor, context = recipes.context, expert = recipes.expert,
+}, { __call = function(_, options) return make(options) end, __name = "plan" })

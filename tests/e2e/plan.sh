@@ -56,3 +56,38 @@ for command in plan graph memory; do
 done
 refused 1 "'yaml'" 'text and json' -- plan "$LLAMA" --format yaml
 refused 1 "no graph 'trian'" -- plan "$LLAMA" --graph trian
+
+# Recipes are joined; a field stands once.
+recipe() { # PLAN: a script of that plan
+    cat >recipe.lua <<END
+local sgl = require "sgl"
+local model = sgl.nn.linear(4, 4, { tp = 0 })
+return sgl.job {
+  model = model,
+  loss = function(batch) return sgl.mean(sgl.square(model(batch.x))) end,
+  data = sgl.data.batches { feeds = { x = { dtype = "f32", dims = { 8, 4 } } }, next = function() return nil end },
+  optim = sgl.optim.sgd { lr = 0.1 },
+  plan = sgl.plan { $1 },
+}
+END
+}
+recipe 'sgl.plan.zero { ranks = 2, level = 1 }, sgl.plan.data { ranks = 3 }, sgl.plan.tensor { ranks = 2 }, micro = 2'
+run 0 plan recipe.lua
+says out 'rank 0 of 12' 'dp=3' 'fsdp=2' 'tp=2' 'over dp+fsdp'
+recipe 'sgl.plan.zero { ranks = 2 }, sgl.plan.zero { ranks = 3 }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'the axis fsdp is given twice'
+recipe 'sgl.plan.zero { level = 1 }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'plan.zero: ranks'
+recipe 'params = { ["wieght"] = { tp = 0 } }, mesh = { tp = 2 }'
+run 1 plan recipe.lua
+says err "'wieght' names no parameter"
+recipe 'params = { weight = { tp = 2 } }, mesh = { tp = 2 }'
+run 1 plan recipe.lua
+says err "dimension 2 of parameter 'weight'" 'tp=2' 'f32[4,4]'
+recipe 'params = { weight = { pt = 0 } }'
+run 1 plan recipe.lua
+says err "no mesh axis 'pt'" "did you mean 'tp'?"
+recipe 'params = { weight = { tp = false } }, mesh = { tp = 2 }'
+run 0 plan recipe.lua

@@ -1,0 +1,40 @@
+--- Ready plans: each gives the fields of sgl.plan for one kind of parallelism over so many ranks; several are joined by
+--- sgl.plan { sgl.plan.zero { ranks = 4 }, sgl.plan.tensor { ranks = 2 }, micro = 2 }, of 8 ranks.
+--- Comes in: { ranks = N }, and `level` for zero. Goes out: a table of fields.
+
+local check = require "sgl.check"
+
+local recipes = {}
+
+local function ranks_of(name, options, more)
+  local known = { ranks = "size" }
+  for key, kind in pairs(more or {}) do known[key] = kind end
+  check.options("plan." .. name, options, known)
+  return options.ranks
+end
+
+--- Data parallel: each rank has rows of the batch; gradients are summed once.
+---@param options { ranks: integer }
+function recipes.data(options) return { mesh = { dp = ranks_of("data", options) } } end
+
+--- Data parallel in which what is kept is kept in parts (ZeRO; Rajbhandari et al., arXiv:1910.02054): level 1 and 2 the
+--- optimizer's states (gradients are handed out in parts as they are made), 3 the parameters too, gathered for use.
+---@param options { ranks: integer, level: integer? } level: 3
+function recipes.zero(options)
+  local ranks = ranks_of("zero", options, { level = "size?" })
+  return { mesh = { fsdp = ranks }, zero = options.level or 3 }
+end
+
+--- Tensor parallel (Shoeybi et al., arXiv:1909.08053): heads, hidden units and vocabulary are split as layers say.
+---@param options { ranks: integer }
+function recipes.tensor(options) return { mesh = { tp = ranks_of("tensor", options) } } end
+
+--- Context parallel: each rank has a part of every sequence, and attention sees whole keys and values.
+---@param options { ranks: integer }
+function recipes.context(options) return { mesh = { cp = ranks_of("context", options) } } end
+
+--- Expert parallel: each rank has rows of the batch and some of the experts.
+---@param options { ranks: integer }
+function recipes.expert(options) return { mesh = { ep = ranks_of("expert", options) } } end
+
+return recipes
