@@ -88,6 +88,6 @@ run 1 plan recipe.lua
 says err "dimension 2 of parameter 'weight'" 'tp=2' 'f32[4,4]'
 recipe 'params = { weight = { pt = 0 } }'
 run 1 plan recipe.lua
-says err "no mesh axis 'pt'" "did you mean 'tp'?"
+says err "no mesh axis 'pt'" 'there are dp, fsdp, tp'
 recipe 'params = { weight = { tp = false } }, mesh = { tp = 2 }'
 run 0 plan recipe.lua
