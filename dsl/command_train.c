@@ -120,10 +120,12 @@ static bool add_own_settings(const train_options *o, command_settings *settings,
     return !o->data || command_set(settings, "data.path", o->data);
 }
 
-/* A run that goes on with other settings than it began with is another run: that is allowed, and said. */
+/* A run that goes on with other settings than it began with is another run: that is allowed, and said. Of several ranks one says
+ * it. */
 static void tell_changes(const train *t)
 {
     const json_t *kept = json_object_get(t->meta, "settings");
+    if (sgl_session_rank(t->session) != 0) return;
     for (int i = 0; i < t->o->settings.count; i++) {
         const sgl_setting *now = &t->o->settings.list[i];
         const char *before = json_string_value(json_object_get(kept, now->key));

@@ -320,6 +320,8 @@ SGL_API sgl_status sgl_fetch_file(sgl_program *program, const char *path);
 /* The parameters and states of a session, in a stable order; *name is NULL past the end. */
 SGL_API sgl_status sgl_state_info(const sgl_session *session, int index, const char **name, sgl_role *role,
                                   sgl_type *type);
+/* Whole tensors, whatever the plan. A write keeps this rank's part. A read of what the plan splits gathers it over the ranks: all
+ * of them call it alike; WRONG_STATE in a session that has not joined. */
 SGL_API sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, size_t bytes);
 SGL_API sgl_status sgl_state_write(sgl_session *session, const char *name, const void *data, size_t bytes);
 
@@ -327,8 +329,9 @@ SGL_API sgl_status sgl_state_write(sgl_session *session, const char *name, const
 
 /* A program whose plan has a mesh of n ranks is one of n, each in a process of its own, that exchange as they step. A launcher
  * starts the processes (mpirun -n 4 PROGRAM), and each session joins their world. From then on all ranks make the same calls
- * in the same order: freeze, feed, step, save, load. Fetches and states are whole on each of them. Without a world such a
- * program can be planned, printed and reported, as that of rank 0, and is refused where it would be fed or stepped.
+ * in the same order: freeze, feed, step, save, load. Fetches are whole on each of them, and so are states, but for those that the
+ * plan splits. Without a world such a program can be planned, printed and reported, as that of rank 0, and is refused where it
+ * would be fed or stepped.
  *
  * A rank that fails between such calls, and cannot make the next one, tells the others by sgl_session_fail; a step that fails
  * tells them itself. Then the world is lost: every call that exchanges fails with DEVICE and one message on all ranks, no step

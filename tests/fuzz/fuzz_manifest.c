@@ -78,10 +78,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     sgl_status status = sglstore_manifest_read(&env, "checkpoint", &manifest);
     demand(status == SGL_OK || env.message[0] != '\0');
     if (status == SGL_OK) {
-        for (int part = 0; part < SGLSTORE_PARTS; part++) {
-            for (int64_t r = 0; r < manifest.sheets[part].rows.count; r++) {
-                const sglstore_row *row = &manifest.sheets[part].rows.data[r];
+        for (int64_t s = 0; s < manifest.sheets.count; s++) {
+            for (int64_t r = 0; r < manifest.sheets.data[s].rows.count; r++) {
+                const sglstore_row *row = &manifest.sheets.data[s].rows.data[r];
+                const sgl_type type = sglstore_row_type(row);
                 demand(strlen(row->name) < bytes && strlen(row->hash) == 32 && sglstore_bytes_of(&row->type) >= 0);
+                demand(sglstore_bytes_of(&type) <= sglstore_bytes_of(&row->type));
             }
         }
         demand(sglstore_check_meta(&env, manifest.meta.data) == SGL_OK);

@@ -139,8 +139,8 @@ static inline void model_init(model *m, uint64_t number)
     for (int i = 0; i < MODEL_TENSORS; i++) {
         model_tensor *t = &m->tensors[i];
         *t = (model_tensor){ .name = rows[i].name, .type = rows[i].type, .role = rows[i].role, .writes = &m->writes };
-        m->sources[i] = (sglstore_source){ t->name, t->type, t->role, t, model_read };
-        m->targets[MODEL_TENSORS - 1 - i] = (sglstore_target){ t->name, t->type, t->role, t, model_write };
+        m->sources[i] = (sglstore_source){ t->name, t->type, t->role, t, model_read, NULL };
+        m->targets[MODEL_TENSORS - 1 - i] = (sglstore_target){ t->name, t->type, t->role, t, model_write, NULL };
     }
     model_fill(m, number);
 }

@@ -364,8 +364,8 @@ static void test_many_tensors(void **state)
         snprintf(names[i], sizeof names[i], "blocks.%d.weight", i);
         sgl_type type = { i % 2 ? SGL_F32 : SGL_F64, 1, { 1 } };
         uint8_t role = i % 3 ? SGL_STATE : SGL_PARAMETER;
-        sources[i] = (sglstore_source){ names[i], type, role, NULL, read_nothing };
-        targets[MANY - 1 - i] = (sglstore_target){ names[i], type, role, &writes, write_nothing };
+        sources[i] = (sglstore_source){ names[i], type, role, NULL, read_nothing, NULL };
+        targets[MANY - 1 - i] = (sglstore_target){ names[i], type, role, &writes, write_nothing, NULL };
     }
     int64_t start = sglcore_now_ns();
     char *path, *meta;

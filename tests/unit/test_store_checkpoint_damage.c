@@ -204,9 +204,10 @@ static void test_manifests_that_lie(void **state)
     const char *from = strstr(m, "{\"name\": \"norm.gain\""), *to = strchr(from, '}');
     snprintf(row, sizeof row, "%.*s", (int)(to + 2 - from), from);
     assert_forgery(m, row, "", "parameters.safetensors: norm.gain is there and was not saved");
-    forge(m, "\"format\": 1", "\"format\": 2");
+    forge(m, "\"format\": 1", "\"format\": 3");
     assert_int_equal(sglstore_checkpoint_load(&env, "run/step-00000002", NULL, 0, false), SGL_UNSUPPORTED);
-    assert_string_equal(env.message, "run/step-00000002/manifest.json: format 2, this version of sgl reads format 1");
+    assert_string_equal(env.message,
+                        "run/step-00000002/manifest.json: format 3, this version of sgl reads formats 1 and 2");
     forge(m, "\"meta\"", "\"of a later version\": [{}], \"meta\""); /* what is not known is passed over */
     assert_holds("run/step-00000002", 2);
     free(m);
@@ -233,7 +234,7 @@ static void test_changed_ones_are_told(void **state)
         flip_bit(name, 40, 0);
     }
     char *m = read_all("run/step-00000002/manifest.json", &bytes);
-    forge(m, "\"format\": 1", "\"format\": 2");
+    forge(m, "\"format\": 1", "\"format\": 3");
     assert_int_equal(sglstore_checkpoint_find(&env, "run", &path, &meta, &step), SGL_UNSUPPORTED);
     write_all("run/step-00000002/manifest.json", m, bytes);
     free(m);

@@ -43,7 +43,7 @@ static tensor tensor_of(const char *name, sgl_dtype dtype, int rank, const int64
 
 static sglstore_source source_of(tensor *t)
 {
-    return (sglstore_source){ t->name, t->type, SGL_PARAMETER, t, read_tensor };
+    return (sglstore_source){ t->name, t->type, SGL_PARAMETER, t, read_tensor, NULL };
 }
 
 static sglcore_env plain_env(void)
@@ -240,7 +240,7 @@ static void test_failing_source(void **state)
 {
     (void)state;
     sglcore_env env = plain_env();
-    sglstore_source source = { "w", { SGL_F32, 1, { 2 } }, SGL_PARAMETER, &env, refuse_to_read };
+    sglstore_source source = { "w", { SGL_F32, 1, { 2 } }, SGL_PARAMETER, &env, refuse_to_read, NULL };
     assert_int_equal(sglstore_tensors_write(&env, "half.safetensors", &source, 1, NULL, NULL), SGL_DEVICE);
     assert_string_equal(env.message, "the device fell asleep");
     assert_int_equal(env.bytes_in_use, 0);

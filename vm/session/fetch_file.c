@@ -33,8 +33,11 @@ static void list(sgl_program *program, const fetches *f)
         f->each[i] = (fetched){ program, &port->operand };
         sgl_type type = { .dtype = (sgl_dtype)port->operand.dtype, .rank = port->operand.rank };
         memcpy(type.dims, port->operand.dims, sizeof type.dims);
-        f->sources[i] = (sglstore_source){ sglcore_string(program->program->strings, port->name), type, SGL_PARAMETER,
-                                           &f->each[i], read_fetched };
+        f->sources[i] = (sglstore_source){ .name = sglcore_string(program->program->strings, port->name),
+                                           .type = type,
+                                           .role = SGL_PARAMETER,
+                                           .user = &f->each[i],
+                                           .read = read_fetched };
     }
 }
 

@@ -44,6 +44,7 @@ void sgl_session_free(sgl_session *session)
     session->ops->close(session->device);
     sglsession_unlock(session);
     sglir_graph_free(session->layout);
+    sglcore_vec_free(env, &session->splits);
     sglcore_map_free(env, &session->warned);
     sglsession_link_out(&session->link);
     sglcore_free(env, session, sizeof *session);
@@ -56,8 +57,9 @@ static bool is_state(const sglir_graph *g, const sglir_node *node)
     return node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") != SGL_FEED;
 }
 
-/* A state that the session has and the graph names must be of one type and one role in both. */
-static sgl_status check_state(const sgl_session *session, const sglir_graph *g, const sglir_node *node)
+/* A state that the session has and the graph names must be of one type and one role in both, and in the same parts. */
+static sgl_status check_state(const sgl_session *session, const sglir_graph *g, const sglir_node *node,
+                              const sglplan *plan)
 {
     const char *name = sglir_attr_string(g, node, "name"), *mine = sglcore_string(g->strings, g->name);
     int64_t role = sglir_attr_int(g, node, "role");
@@ -76,7 +78,8 @@ static sgl_status check_state(const sgl_session *session, const sglir_graph *g, 
                             "%s: program \"%s\" wants it as a %s, program \"%s\" of this session has it as a %s", name,
                             mine, sglir_role_names[role], state.program, sglir_role_names[state.role]);
     sglir_type has = sglir_type_make(state.type.dtype, state.type.rank, state.type.dims);
-    if (sglir_type_equal(&has, sglir_type_of(g, node->out_first))) return SGL_OK;
+    if (sglir_type_equal(&has, sglir_type_of(g, node->out_first)))
+        return sglsession_check_split(session, g, node, plan, state.program);
     char a[SGLIR_TYPE_ROOM], b[SGLIR_TYPE_ROOM];
     return sglcore_fail(g->env, SGL_TYPE, "%s: program \"%s\" wants %s, program \"%s\" of this session has it as %s",
                         name, mine, sglir_type_text(sglir_type_of(g, node->out_first), a, sizeof a), state.program,
@@ -95,9 +98,10 @@ sgl_status sglsession_check(const sgl_session *session, const sgl_graph *graph, 
     if (plan) SGLCORE_TRY(sglsession_same_vm(session->vm, plan->vm, call, "plan"));
     const sglir_graph *g = graph->ir;
     const sglir_region *top = &g->regions.data[0];
+    const sglplan wanted = sglsession_plan(session, plan);
     for (int64_t n = 0; session->layout && n < top->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
-        if (is_state(g, node)) SGLCORE_TRY(check_state(session, g, node));
+        if (is_state(g, node)) SGLCORE_TRY(check_state(session, g, node, &wanted));
     }
     return SGL_OK;
 }
@@ -232,12 +236,17 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
 }
 
 /* The last step of a freeze: what can fail is done before anything of the session changes. */
-static sgl_status bind_program(sgl_program *program)
+static sgl_status bind_program(sgl_program *program, const sgl_graph *graph)
 {
     sgl_session *session = program->session;
-    const int64_t *bytes = program->program->space_bytes;
+    const int64_t *bytes = program->program->space_bytes, splits = session->splits.count;
     sglir_graph *layout = NULL;
-    SGLCORE_TRY(merge_layout(&session->vm->env, session->layout, program->placed, &layout));
+    sgl_status status = sglsession_keep_splits(session, graph->ir, &program->plan);
+    if (status == SGL_OK) status = merge_layout(&session->vm->env, session->layout, program->placed, &layout);
+    if (status != SGL_OK) {
+        session->splits.count = splits;
+        return status;
+    }
     sglir_graph_free(session->layout);
     session->layout = layout;
     session->state_planned = larger(session->state_planned, bytes[SGLIR_SPACE_STATE]);
@@ -261,7 +270,7 @@ sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_pl
     sglsession_begin_busy(session, "freezing a program");
     sgl_status status = build_program(made, graph, plan);
     sglsession_end_busy(session);
-    if (status == SGL_OK) status = bind_program(made);
+    if (status == SGL_OK) status = bind_program(made, graph);
     if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
     if (status != SGL_OK) {
         sgl_program_free(made);

@@ -15,7 +15,9 @@
 #include "ir/ir.h"
 #include "ir/padding.h"
 #include "passes/pass.h"
+#include "plan/mesh.h"
 #include "plan/plan.h"
+#include "store/box.h"
 #include "store/store.h"
 
 /* A link in one of the VM's lists; the first member of what is listed. */
@@ -112,10 +114,11 @@ struct sgl_session {
     int64_t state_bytes, state_planned;
     void *arena; /* device block that all programs use in turn: nothing in it outlives a step */
     int64_t arena_bytes, arena_planned;
-    char *locked;       /* the folder of checkpoints that this session alone may write; NULL: none */
-    int lock;           /* its file */
-    sglcore_map warned; /* of sglpass_context: said once for all programs */
-    bool torn;          /* a program that learns failed or was stopped within a step: the states are of no step */
+    char *locked; /* the folder of checkpoints that this session alone may write; NULL: none */
+    int lock;     /* its file */
+    SGLCORE_VEC(struct sglsession_split) splits; /* states of which each rank has a part */
+    sglcore_map warned;                          /* of sglpass_context: said once for all programs */
+    bool torn; /* a program that learns failed or was stopped within a step: the states are of no step */
     sglsession_link *programs;
 };
 
@@ -140,16 +143,46 @@ void sglsession_forget_padding(sgl_graph *graph);
 typedef struct sglsession_state {
     const char *name;
     sgl_role role;
-    sgl_type type; /* of the whole, which every rank has: where a plan splits it, the part's dims stand beside it */
-    int64_t offset, bytes; /* in the state block */
-    const char *program;   /* that brought it */
-    bool made;             /* by a pass: it begins as `initial` throughout, and a checkpoint may lack it */
+    sgl_type type;                        /* of the whole */
+    const struct sglsession_split *split; /* NULL: every rank has the whole */
+    sglstore_box box;                     /* what this rank has */
+    int64_t offset, bytes;                /* of that, in the state block */
+    const char *program;                  /* that brought it */
+    bool made; /* by a pass: it begins as `initial` throughout, and a checkpoint may lack it */
     double initial;
 } sglsession_state;
+static inline int64_t sglsession_whole_bytes(const sglsession_state *state)
+{
+    const sglstore_box whole = sglstore_box_whole(&state->type);
+    return sglcore_dtype_bytes(state->type.dtype, sglstore_box_elements(state->type.rank, &whole));
+}
 bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state);
 /* The program that brought the INPUT of a layout. */
 const char *sglsession_brought_by(const sglir_graph *layout, sglir_id input);
 bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state);
+
+/* How a state is cut: over each axis along which dimension, -1: along none. */
+typedef struct sglsession_split {
+    sglcore_hash name;
+    sgl_type whole;
+    int8_t at[SGLIR_AXIS_COUNT];
+    int64_t mesh[SGLIR_AXIS_COUNT];
+} sglsession_split;
+/* NULL: every rank has the whole. */
+const sglsession_split *sglsession_split_find(const sgl_session *session, const char *name);
+/* What a rank of the mesh has of it; and whether no rank before it has the same. */
+sglstore_box sglsession_box(const sglsession_split *split, int64_t rank);
+bool sglsession_has_first(const sglsession_split *split, int64_t rank);
+/* TYPE unless the plan cuts the state, which program `brought_by` has brought, as it is cut. */
+sgl_status sglsession_check_split(const sgl_session *session, const sglir_graph *traced, const sglir_node *node,
+                                  const sglplan *plan, const char *brought_by);
+/* Notes how the plan cuts states that the session does not have yet. */
+sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *traced, const sglplan *plan);
+/* Of a state that is split, in memory that is ready: writes this rank's part of the whole; gathers the whole over the ranks, all
+ * of which call it. */
+sgl_status sglsession_write_part(sgl_session *session, const sglsession_state *state, const void *whole);
+sgl_status sglsession_read_whole(sgl_session *session, const sglsession_state *state, void *whole);
+
 /* Device memory is taken when it is first used, so that planning alone takes none: the state block, or everything that
  * the program needs to be fed and stepped. Does nothing when it is there. */
 sgl_status sglsession_ready_states(sgl_session *session);

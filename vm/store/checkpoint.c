@@ -1,13 +1,10 @@
-/* checkpoint.c -- finds and loads checkpoints. (save.c writes them; manifest.c and part.c read what is in them.)
+/* checkpoint.c -- finds checkpoints. (save.c writes them, load.c loads them; manifest.c and part.c read what is in them.)
  *
- * In: a folder of checkpoints, or one of them; targets. Out: path, meta and step of the last complete one; targets that
- * were given every byte, or, when anything does not fit or was changed, none. Odd invariant: a folder that is not complete
- * never had the final name; what is found incomplete or changed became so later. */
+ * In: a folder of checkpoints, or one of them. Out: path, meta and step of the last complete one. Odd invariant: a folder
+ * that is not complete never had the final name; what is found incomplete or changed became so later. */
 #include <string.h>
 
 #include "store/internal.h"
-
-/* ---- finding ---------------------------------------------------------------------------------------------------- */
 
 static char *copy_text(sglcore_env *env, const char *text)
 {
@@ -36,10 +33,10 @@ static sgl_status take_folder(sglcore_env *env, const char *folder, char **path,
     sglstore_manifest m;
     SGLCORE_TRY(sglstore_manifest_read(env, folder, &m));
     sgl_status status = SGL_OK;
-    for (int part = 0; part < SGLSTORE_PARTS && status == SGL_OK; part++) {
+    for (int64_t s = 0; s < m.sheets.count && status == SGL_OK; s++) {
         sglstore_opened opened;
-        status = sglstore_part_open(&m, folder, part, &opened);
-        sglstore_part_close(env, &opened);
+        status = sglstore_file_open(env, folder, &m.sheets.data[s], &opened);
+        sglstore_file_close(&opened);
     }
     if (status == SGL_OK) status = hand_out(env, &m, folder, path, meta, step);
     sglstore_manifest_free(&m);
@@ -77,36 +74,5 @@ sgl_status sglstore_checkpoint_find(sglcore_env *env, const char *dir, char **pa
     status = sglstore_list_folders(env, dir, &folders);
     if (status == SGL_OK) status = take_newest(env, dir, &folders, path, meta, step);
     sglcore_vec_free(env, &folders.list);
-    return status;
-}
-
-/* ---- loading ---------------------------------------------------------------------------------------------------- */
-
-/* All checks over all wanted parts, then all writes. */
-static sgl_status load_checked(const sglstore_manifest *m, const char *folder, int parts,
-                               const sglstore_target *targets, int64_t count, sglstore_opened *opened, char *piece)
-{
-    for (int part = 0; part < parts; part++) {
-        SGLCORE_TRY(sglstore_part_open(m, folder, part, &opened[part]));
-        SGLCORE_TRY(sglstore_part_match(m->env, folder, part, targets, count, &opened[part]));
-    }
-    for (int part = 0; part < parts; part++) SGLCORE_TRY(sglstore_part_check(m, folder, part, &opened[part], piece));
-    for (int part = 0; part < parts; part++) SGLCORE_TRY(sglstore_part_load(m, folder, part, &opened[part], piece));
-    return SGL_OK;
-}
-
-sgl_status sglstore_checkpoint_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
-                                    bool parameters_only)
-{
-    sglstore_manifest m;
-    sglstore_opened opened[SGLSTORE_PARTS] = { 0 };
-    SGLCORE_TRY(sglstore_manifest_read(env, path, &m));
-    char *piece = sglcore_alloc(env, SGLSTORE_PIECE);
-    sgl_status status = piece != NULL ? SGL_OK : SGL_OUT_OF_MEMORY;
-    if (status == SGL_OK)
-        status = load_checked(&m, path, parameters_only ? 1 : SGLSTORE_PARTS, targets, count, opened, piece);
-    for (int part = 0; part < SGLSTORE_PARTS; part++) sglstore_part_close(env, &opened[part]);
-    sglcore_free(env, piece, SGLSTORE_PIECE);
-    sglstore_manifest_free(&m);
     return status;
 }

@@ -1,7 +1,7 @@
 /* save.c -- writes checkpoints: folders DIR/step-NNNNNNNN that are complete or not there.
  *
- * In: tensors by role, and meta. Out: a folder written as .step-NNNNNNNN.partial, synced, read back and compared, then
- * renamed. Whatever fails, and wherever the process is killed, what DIR held before is found and loads; only cleaning up
+ * In: tensors by role, or parts of them, and meta. Out: a folder written as .step-NNNNNNNN.partial by one rank or several, synced,
+ * read back and compared, then renamed. Whatever fails, and wherever the process is killed, what DIR held before is found and loads; only cleaning up
  * behind a finished checkpoint may fail without failing the save, with a warning. Odd invariant: where a checkpoint of the
  * same step is replaced, the old one is ".replaced" for the moment between two renames, and is found there too. */
 #include <errno.h>
@@ -11,67 +11,83 @@
 
 /* ---- the folder's content --------------------------------------------------------------------------------------- */
 
-static sgl_status take_rows(sglcore_env *env, const sglstore_source *sources, int64_t count, const sglcore_hash *hashes,
-                            sglstore_sheet *sheet)
+/* The rows of the sources of one kind, with no hashes yet, and under their entries' names what is written of each. */
+typedef struct written {
+    sglcore_arena arena;
+    sglstore_sheet sheet;
+    SGLCORE_VEC(sglstore_source) sources;
+    SGLCORE_VEC(sglcore_hash) hashes;
+} written;
+
+static sgl_status take_source(sglcore_env *env, const sglstore_source *source, written *w)
 {
-    SGLCORE_TRY(sglcore_vec_reserve(env, &sheet->rows, count));
-    for (int64_t i = 0; i < count; i++) {
-        sglstore_row row = { .name = sources[i].name, .type = sources[i].type };
-        sglcore_hash_text(hashes[i], row.hash);
-        sheet->rows.data[sheet->rows.count++] = row;
-    }
+    sglstore_row row = { .name = source->name, .type = source->type, .is_part = source->box != NULL };
+    row.box = source->box ? *source->box : sglstore_box_whole(&source->type);
+    SGLCORE_TRY(sglstore_row_name(env, &w->arena, &row));
+    SGLCORE_TRY(sglcore_vec_push(env, &w->sheet.rows, row));
+    sglstore_source own = *source;
+    own.name = row.entry;
+    own.type = sglstore_row_type(&row);
+    return sglcore_vec_push(env, &w->sources, own);
+}
+
+static sgl_status write_file(sglcore_env *env, const char *path, written *w)
+{
+    sglstore_extent extent = { 0 };
+    SGLCORE_TRY(sglcore_vec_reserve(env, &w->hashes, w->sources.count));
+    SGLCORE_TRY(sglstore_tensors_write(env, path, w->sources.data, w->sources.count, w->hashes.data, &extent));
+    for (int64_t i = 0; i < w->sources.count; i++) sglcore_hash_text(w->hashes.data[i], w->sheet.rows.data[i].hash);
+    w->sheet.bytes = extent.bytes;
+    sglcore_hash_text(extent.header, w->sheet.header);
     return SGL_OK;
 }
 
-/* Writes the sources of one role and notes in the manifest what was written. */
-static sgl_status write_part(sglcore_env *env, const char *folder, int part, const sglstore_source *sources,
-                             int64_t count, sglstore_sheet *sheet)
+/* Reads all of the file back. */
+static sgl_status verify_file(sglcore_env *env, const char *folder, const sglstore_sheet *sheet)
 {
-    SGLCORE_VEC(sglstore_source) own = { 0 };
-    SGLCORE_VEC(sglcore_hash) hashes = { 0 };
+    sglstore_opened opened;
+    char *piece = sglcore_alloc(env, SGLSTORE_PIECE);
+    if (piece == NULL) return SGL_OUT_OF_MEMORY;
+    sgl_status status = sglstore_file_open(env, folder, sheet, &opened);
+    for (int64_t i = 0; i < opened.rows.count && status == SGL_OK; i++) status = sglstore_file_check(&opened, i, piece);
+    sglstore_file_close(&opened);
+    sglcore_free(env, piece, SGLSTORE_PIECE);
+    return status;
+}
+
+/* The file of one kind, and its sheet's text. Rank 0 has one of each kind, others where they have something to write. */
+static sgl_status write_kind(sglcore_env *env, const char *folder, int kind, int64_t rank,
+                             const sglstore_source *sources, int64_t count, sglcore_text *sheets)
+{
     sglstore_path path;
-    sglstore_extent extent = { 0 };
-    sgl_status status = sglstore_join(env, &path, folder, sglstore_parts[part].file);
+    char name[SGLSTORE_FILE_ROOM];
+    written w = { .arena = { .env = env }, .sheet = { .kind = kind, .rank = rank } };
+    sgl_status status = sglstore_join(env, &path, folder, sglstore_file_name(kind, rank, name));
     for (int64_t i = 0; i < count && status == SGL_OK; i++)
-        if (sources[i].role == sglstore_parts[part].role) status = sglcore_vec_push(env, &own, sources[i]);
-    if (status == SGL_OK) status = sglcore_vec_reserve(env, &hashes, own.count);
-    if (status == SGL_OK) status = sglstore_tensors_write(env, path.text, own.data, own.count, hashes.data, &extent);
-    if (status == SGL_OK) status = take_rows(env, own.data, own.count, hashes.data, sheet);
-    if (status == SGL_OK) {
-        sheet->bytes = extent.bytes;
-        sglcore_hash_text(extent.header, sheet->header);
+        if (sources[i].role == sglstore_kinds[kind].role) status = take_source(env, &sources[i], &w);
+    if (rank == 0 || w.sources.count > 0) {
+        if (status == SGL_OK) status = write_file(env, path.text, &w);
+        if (status == SGL_OK) status = verify_file(env, folder, &w.sheet);
+        if (status == SGL_OK) status = sglstore_sheet_text(env, &w.sheet, sheets);
     }
-    sglcore_vec_free(env, &hashes);
-    sglcore_vec_free(env, &own);
+    sglcore_vec_free(env, &w.hashes);
+    sglcore_vec_free(env, &w.sources);
+    sglcore_vec_free(env, &w.sheet.rows);
+    sglcore_arena_free(&w.arena);
     return status;
 }
 
-static sgl_status write_folder(sglcore_env *env, const char *folder, int64_t step, const char *meta,
-                               const sglstore_source *sources, int64_t count)
-{
-    sglstore_manifest m = { .env = env, .arena = { .env = env }, .step = step };
-    sgl_status status = sglcore_text_bytes(env, &m.meta, meta, strlen(meta));
-    for (int part = 0; part < SGLSTORE_PARTS && status == SGL_OK; part++)
-        status = write_part(env, folder, part, sources, count, &m.sheets[part]);
-    if (status == SGL_OK) status = sglstore_manifest_write(&m, folder);
-    sglstore_manifest_free(&m);
-    return status;
-}
-
-/* Reads all of it back. */
+/* The manifest is read back, and the headers of all files against it; their data were, by who wrote them. */
 static sgl_status verify_folder(sglcore_env *env, const char *folder)
 {
     sglstore_manifest m;
     SGLCORE_TRY(sglstore_manifest_read(env, folder, &m));
-    char *piece = sglcore_alloc(env, SGLSTORE_PIECE);
-    sgl_status status = piece != NULL ? SGL_OK : SGL_OUT_OF_MEMORY;
-    for (int part = 0; part < SGLSTORE_PARTS && status == SGL_OK; part++) {
+    sgl_status status = SGL_OK;
+    for (int64_t s = 0; s < m.sheets.count && status == SGL_OK; s++) {
         sglstore_opened opened;
-        status = sglstore_part_open(&m, folder, part, &opened);
-        if (status == SGL_OK) status = sglstore_part_check(&m, folder, part, &opened, piece);
-        sglstore_part_close(env, &opened);
+        status = sglstore_file_open(env, folder, &m.sheets.data[s], &opened);
+        sglstore_file_close(&opened);
     }
-    sglcore_free(env, piece, SGLSTORE_PIECE);
     sglstore_manifest_free(&m);
     return status;
 }
@@ -186,41 +202,71 @@ static sgl_status put_in_place(sglcore_env *env, const char *dir, int64_t step, 
 
 /* ---- saving ----------------------------------------------------------------------------------------------------- */
 
-static sgl_status check_arguments(sglcore_env *env, int64_t step, const char *meta, const sglstore_source *sources,
-                                  int64_t count)
+static sgl_status check_roles(sglcore_env *env, const sglstore_source *sources, int64_t count)
 {
-    if (step < 0) return sglcore_fail(env, SGL_INVALID_ARGUMENT, "a checkpoint of step %lld", (long long)step);
     for (int64_t i = 0; i < count; i++)
         if (sources[i].role != SGL_PARAMETER && sources[i].role != SGL_STATE)
             return sglcore_fail(env, SGL_INVALID_ARGUMENT, "%s: a checkpoint holds parameters and states, not role %d",
                                 sources[i].name, sources[i].role);
-    return sglstore_check_meta(env, meta);
+    return SGL_OK;
 }
 
-static sgl_status save_beside(sglcore_env *env, const char *dir, int64_t step, const char *meta,
-                              const sglstore_source *sources, int64_t count)
+static sgl_status partial_path(sglcore_env *env, const char *dir, int64_t step, sglstore_path *partial)
+{
+    return sglstore_folder_path(env, partial, dir, (sglstore_folder){ step, SGLSTORE_PARTIAL });
+}
+
+sgl_status sglstore_save_begin(sglcore_env *env, const char *dir, int64_t step, const char *meta)
 {
     sglstore_path partial;
-    SGLCORE_TRY(sglstore_folder_path(env, &partial, dir, (sglstore_folder){ step, SGLSTORE_PARTIAL }));
-    SGLCORE_TRY(sglstore_make_dirs(env, partial.text));
-    sgl_status status = write_folder(env, partial.text, step, meta, sources, count);
-    if (status == SGL_OK) status = verify_folder(env, partial.text);
-    if (status == SGL_OK) status = put_in_place(env, dir, step, partial.text);
-    if (status == SGL_OK) return SGL_OK;
+    if (step < 0) return sglcore_fail(env, SGL_INVALID_ARGUMENT, "a checkpoint of step %lld", (long long)step);
+    SGLCORE_TRY(sglstore_check_meta(env, meta ? meta : "{}"));
+    SGLCORE_TRY(sglstore_make_dirs(env, dir));
+    SGLCORE_TRY(sweep(env, dir));
+    SGLCORE_TRY(partial_path(env, dir, step, &partial));
+    return sglstore_make_dirs(env, partial.text);
+}
+
+sgl_status sglstore_save_files(sglcore_env *env, const char *dir, int64_t step, int64_t rank,
+                               const sglstore_source *sources, int64_t count, sglcore_text *sheets)
+{
+    sglstore_path partial;
+    SGLCORE_TRY(check_roles(env, sources, count));
+    SGLCORE_TRY(partial_path(env, dir, step, &partial));
+    for (int kind = 0; kind < SGLSTORE_KINDS; kind++)
+        SGLCORE_TRY(write_kind(env, partial.text, kind, rank, sources, count, sheets));
+    return SGL_OK;
+}
+
+sgl_status sglstore_save_end(sglcore_env *env, const char *dir, int64_t step, const char *meta,
+                             const sglcore_text *sheets, bool in_parts, int keep)
+{
+    sglstore_path partial;
+    SGLCORE_TRY(partial_path(env, dir, step, &partial));
+    SGLCORE_TRY(sglstore_manifest_write(env, partial.text, step, meta ? meta : "{}", sheets, in_parts));
+    SGLCORE_TRY(verify_folder(env, partial.text));
+    SGLCORE_TRY(put_in_place(env, dir, step, partial.text));
+    return keep > 0 ? remove_old(env, dir, step, keep) : SGL_OK;
+}
+
+void sglstore_save_abandon(sglcore_env *env, const char *dir, int64_t step)
+{
+    sglstore_path partial;
     char why[sizeof env->message]; /* the first failure is what the caller must read */
     memcpy(why, env->message, sizeof why);
-    (void)sglcore_remove_dir(env, partial.text);
+    if (partial_path(env, dir, step, &partial) == SGL_OK) (void)sglcore_remove_dir(env, partial.text);
     memcpy(env->message, why, sizeof why);
-    return status;
 }
 
 sgl_status sglstore_checkpoint_save(sglcore_env *env, const char *dir, int64_t step, const char *meta,
                                     const sglstore_source *sources, int64_t count, int keep)
 {
-    const char *text = meta != NULL ? meta : "{}";
-    SGLCORE_TRY(check_arguments(env, step, text, sources, count));
-    SGLCORE_TRY(sglstore_make_dirs(env, dir));
-    SGLCORE_TRY(sweep(env, dir));
-    SGLCORE_TRY(save_beside(env, dir, step, text, sources, count));
-    return keep > 0 ? remove_old(env, dir, step, keep) : SGL_OK;
+    sglcore_text sheets = { 0 };
+    SGLCORE_TRY(check_roles(env, sources, count));
+    SGLCORE_TRY(sglstore_save_begin(env, dir, step, meta));
+    sgl_status status = sglstore_save_files(env, dir, step, 0, sources, count, &sheets);
+    if (status == SGL_OK) status = sglstore_save_end(env, dir, step, meta, &sheets, false, keep);
+    if (status != SGL_OK) sglstore_save_abandon(env, dir, step);
+    sglcore_text_free(env, &sheets);
+    return status;
 }

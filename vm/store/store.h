@@ -2,7 +2,10 @@
  *
  * A checkpoint is a folder DIR/step-NNNNNNNN with one safetensors file per role (parameters.safetensors,
  * states.safetensors) and manifest.json: format version, step, meta, and of each file its bytes and the XXH3-128 of its
- * header, of each tensor its name, dtype, shape and XXH3-128, and of the manifest itself its own. It is written as
+ * header, of each tensor its name, dtype, shape and XXH3-128, and of the manifest itself its own. Where several ranks have
+ * parts of tensors, each of them writes such files of its own beside these (parameters.rank-00001.safetensors), whose
+ * entries are named with their places, as in wq[0:8,0:16], and the manifest (format 2) has of each part its offsets and the
+ * shape of the whole: no two parts overlap, and together they are the whole. It is written as
  * DIR/.step-NNNNNNNN.partial, synced, read back and checked, then renamed: what carries the final name was complete when
  * it got it. Everything read is checked before it is used. Files are little-endian, as the hosts that sgl runs on are. */
 #ifndef SGLSTORE_STORE_H
@@ -12,25 +15,29 @@
 
 #include "core/core.h"
 #include "core/io.h"
+#include "store/box.h"
 
 /* ---- safetensors --------------------------------------------------------------------------------------------- */
 
-/* One tensor to be written: `read` copies its bytes [offset, offset + bytes) so that a device need not hand out memory. */
+/* One tensor to be written, or a part of it, dense: `read` copies its bytes [offset, offset + bytes) so that a device need not
+ * hand out memory. */
 typedef struct sglstore_source {
     const char *name;
-    sgl_type type;
-    uint8_t role; /* sgl_role: PARAMETER or STATE */
+    sgl_type type; /* of the whole */
+    uint8_t role;  /* sgl_role: PARAMETER or STATE */
     void *user;
     sgl_status (*read)(void *user, int64_t offset, void *data, int64_t bytes);
+    const sglstore_box *box; /* NULL: the whole. Checkpoints alone look at it */
 } sglstore_source;
 
-/* One tensor wanted back: `write` receives its bytes. */
+/* One tensor wanted back, or a part of it: `write` receives the bytes of that. */
 typedef struct sglstore_target {
     const char *name;
-    sgl_type type;
+    sgl_type type; /* of the whole */
     uint8_t role;
     void *user;
     sgl_status (*write)(void *user, int64_t offset, const void *data, int64_t bytes);
+    const sglstore_box *box; /* NULL: the whole */
 } sglstore_target;
 
 typedef struct sglstore_tensors sglstore_tensors; /* an open safetensors file */
@@ -70,6 +77,15 @@ sgl_status sglstore_tensors_load(sglcore_env *env, const char *path, const sglst
  * removed is a warning. */
 sgl_status sglstore_checkpoint_save(sglcore_env *env, const char *dir, int64_t step, const char *meta,
                                     const sglstore_source *sources, int64_t count, int keep);
+/* The same by several ranks: one begins, each writes its files and gets their text for the manifest, and when all of them have
+ * the first ends it with their texts, one behind the other, in the order of ranks. Where one of them has failed the first
+ * abandons it, which leaves the message. */
+sgl_status sglstore_save_begin(sglcore_env *env, const char *dir, int64_t step, const char *meta);
+sgl_status sglstore_save_files(sglcore_env *env, const char *dir, int64_t step, int64_t rank,
+                               const sglstore_source *sources, int64_t count, sglcore_text *sheets);
+sgl_status sglstore_save_end(sglcore_env *env, const char *dir, int64_t step, const char *meta,
+                             const sglcore_text *sheets, bool in_parts, int keep);
+void sglstore_save_abandon(sglcore_env *env, const char *dir, int64_t step);
 /* The last complete checkpoint of `dir` (the highest step), or `dir` itself. path and meta are freed by the caller with
  * sglcore_free(env, x, strlen(x) + 1). A folder without a manifest is half-written and passed over with a warning;
  * with no other one, the error names the newest. What was changed, cut off or taken away is an error and not passed over: a
@@ -83,6 +99,15 @@ static inline bool sglstore_is_made(const char *name) { return name[0] == '~'; }
  * file are no error and are not read. */
 sgl_status sglstore_checkpoint_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
                                     bool parameters_only);
+
+/* The same by several ranks: `begin` checks all but the data, `check` the data of every ranks-th tensor, `read` calls the
+ * targets. None of them reads before all have checked. Path and targets outlive it; `end` after a failure too, NULL is allowed. */
+typedef struct sglstore_loading sglstore_loading;
+sgl_status sglstore_load_begin(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
+                               bool parameters_only, sglstore_loading **loading);
+sgl_status sglstore_load_check(const sglstore_loading *loading, int64_t rank, int64_t ranks);
+sgl_status sglstore_load_read(const sglstore_loading *loading);
+void sglstore_load_end(sglstore_loading *loading);
 
 /* Makes the folder and keeps everybody else from claiming it, until the lock is given back or the process ends. WRONG_STATE:
  * another has it. On a file system without locks *fd is -1, with a warning. */

@@ -1,6 +1,6 @@
 /* weights.c -- tensors of one safetensors file that is no part of a checkpoint, such as an exported model.
  *
- * In: the file, targets. Out: every target has got its bytes, or an error that names what does not fit, and nothing was
+ * In: the file, targets. Out: every target has got its bytes, of a part those of the part, or an error that names what does not fit, and nothing was
  * written. There is no manifest: names, dtypes and shapes are held against the targets alone. */
 #include <string.h>
 
@@ -44,13 +44,8 @@ static sgl_status match_all(weights *w)
 
 static sgl_status load(const weights *w, int64_t t)
 {
-    int64_t bytes = sglstore_bytes_of(&w->targets[t].type);
-    for (int64_t at = 0; at < bytes; at += SGLSTORE_PIECE) {
-        int64_t now = bytes - at < SGLSTORE_PIECE ? bytes - at : SGLSTORE_PIECE;
-        SGLCORE_TRY(sglstore_tensors_read(w->file, w->entries[t], at, w->piece, now));
-        SGLCORE_TRY(w->targets[t].write(w->targets[t].user, at, w->piece, now));
-    }
-    return SGL_OK;
+    const sglstore_box whole = sglstore_box_whole(&w->targets[t].type);
+    return sglstore_read_common(w->file, w->entries[t], &whole, &w->targets[t], w->piece);
 }
 
 sgl_status sglstore_tensors_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count)
