@@ -113,6 +113,13 @@ sgl_status sglsession_check_split(const sgl_session *session, const sglir_graph 
                         split_text(is_split ? &wanted : NULL, a, sizeof a), brought_by, split_text(has, b, sizeof b));
 }
 
+static bool has_layout(const sglir_type *type)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        if (axis != SGLIR_AXIS_MICRO && type->sharded[axis] >= 0) return true;
+    return false;
+}
+
 sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *traced, const sglplan *plan)
 {
     sglcore_env *env = &session->vm->env;
@@ -120,8 +127,12 @@ sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *trace
     for (int64_t n = 0; n < top->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(traced, top->nodes.data[n]);
         sglsession_split split;
-        if (node->op != SGLIR_OP_INPUT || !split_of(plan, traced, node, &split)) continue;
+        if (node->op != SGLIR_OP_INPUT || sglir_attr_int(traced, node, "role") == SGL_FEED) continue;
         const char *name = sglir_attr_string(traced, node, "name");
+        if (has_layout(sglir_type_of(traced, node->out_first)))
+            return sglcore_fail(env, SGL_UNSUPPORTED,
+                                "%s: the graph splits it over ranks by itself; the plan's layouts say how", name);
+        if (!split_of(plan, traced, node, &split)) continue;
         if (sglsession_split_find(session, name)) continue;
         if (split.whole.dtype == SGL_I4)
             return sglcore_fail(env, SGL_UNSUPPORTED,
