@@ -53,19 +53,28 @@ static bool is_split(const sglir_type *type, int dim)
     return false;
 }
 
+/* Whether the layout says to which dim of the result each part of this one goes. */
+static bool is_said(const sglir_type *type, const sglir_named *layout, int dim)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (type->sharded[axis] == dim && (axis >= layout->i || layout->ints[axis] < 0)) return false;
+    }
+    return true;
+}
+
 /* The dim of dims first..stop-1 along which a run of dims is split: the first that is split already, because a local
- * extent of 1 may be a part of more, else the first that is longer than 1; -1 when there is none. */
-static int leader(const sglir_type *type, int first, int stop)
+ * extent of 1 may be a part of more (where the layout does not say), else the first that is longer than 1; -1: none. */
+static int leader(const sglir_type *type, const sglir_named *layout, int first, int stop)
 {
     for (int i = first; i < stop; i++) {
-        if (is_split(type, i)) return i;
+        if (is_split(type, i) && !(type->dims[i] == 1 && is_said(type, layout, i))) return i;
         if (type->dims[i] != 1) return i;
     }
     return -1;
 }
 
 /* Row-major order keeps runs of dims with equal products together; of each run the leading dims run together. */
-static void label_runs(const sglir_type *x, const sglir_type *y, sglir_labels *l)
+static void label_runs(const sglir_type *x, const sglir_type *y, const sglir_named *layout, sglir_labels *l)
 {
     int i = 0, j = 0;
     while (i < x->rank || j < y->rank) {
@@ -77,9 +86,9 @@ static void label_runs(const sglir_type *x, const sglir_type *y, sglir_labels *l
             else
                 of_y *= y->dims[j++];
         }
-        int lead_x = leader(x, first_i, i);
+        int lead_x = leader(x, layout, first_i, i);
         if (lead_x < 0) continue;
-        int lead_y = leader(y, first_j, j);
+        int lead_y = leader(y, layout, first_j, j);
         if (lead_y < 0) lead_y = j > first_j ? first_j : -1;
         int label = lead_y < 0 ? sglir_label_refused(l) : sglir_label(l);
         l->args[0][lead_x] = (int8_t)label;
@@ -91,11 +100,12 @@ bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
 {
     const sglir_type *x = v->args[0], *y = v->results[0];
     bool empty = sglir_elements(x) == 0; /* products do not tell runs apart */
-    if (!empty) label_runs(x, y, l);
-    const sglir_named *layout = sglir_label_attr(v, "layout"); /* says which dim it is where extents of 1 do not */
+    /* Says which dim it is where extents of 0 and 1 do not. */
+    const sglir_named *layout = sglir_label_attr(v, "layout");
+    if (!empty) label_runs(x, y, layout, l);
     for (int axis = 0; axis < layout->i && axis < SGLIR_AXIS_COUNT; axis++) {
         int from = x->sharded[axis], to = (int)layout->ints[axis];
-        if (from < 0 || to < 0 || to >= y->rank || x->dims[from] > 1) continue;
+        if (from < 0 || to < 0 || to >= y->rank || (x->dims[from] > 1 && !empty)) continue;
         l->args[0][from] = l->results[0][to] = (int8_t)sglir_label(l);
     }
     return !empty || layout->i > 0;
