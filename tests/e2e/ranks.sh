@@ -142,16 +142,26 @@ once 1 'none.txt' -- train "$LLAMA" $TINY --data none.txt --nproc 2 --mesh dp=2
 # shellcheck disable=SC2086
 once 1 'llama1 holds a run already' -- train "$LLAMA" $TINY --data text --nproc 2 --mesh dp=2 --out llama1
 
-# Another script on one rank is an error before the first step, and names both.
-status=0
-# shellcheck disable=SC2086
-timeout -k 5 60 mpirun -q $as_root --oversubscribe --bind-to none \
-    -n 1 "$SGL" train "$LLAMA" $TINY --data text --mesh dp=2 --out other --steps 5 : \
-    -n 1 "$SGL" train "$LLAMA" $TINY --data text --mesh dp=2 --out other --steps 5 --set clip=2 >out 2>err </dev/null || status=$?
-[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "status $status"
-says err 'rank 0' 'rank 1'
-[ "$(grep -c '^sgl' err)" -eq 1 ] || fail "it is told more than once"
-[ ! -d other/step-00000005 ] || fail "it trained"
+# Another script, seed, schedule or data on one rank is an error before the first step, and names both.
+sed 's/e/a/g' text >text.other
+same() { # WHAT OPTION...: of rank 1 alone; it says WHAT
+    what=$1
+    shift
+    status=0
+    # shellcheck disable=SC2086
+    timeout -k 5 60 mpirun -q $as_root --oversubscribe --bind-to none \
+        -n 1 "$SGL" train "$LLAMA" $TINY --data text --mesh dp=2 --out other --steps 5 : \
+        -n 1 "$SGL" train "$LLAMA" $TINY --data text --mesh dp=2 --out other --steps 5 "$@" >out 2>err </dev/null || status=$?
+    [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "status $status"
+    says err 'rank 0' 'rank 1' "$what"
+    says_not out 'step 1/'
+    [ "$(grep -c '^sgl' err)" -eq 1 ] || fail "it is told more than once"
+    [ ! -d other/step-00000005 ] || fail "it trained"
+}
+same 'other graphs' --set clip=2
+same 'the seed is 0 on rank 0' --seed 3
+same 'the number of steps is 5 on rank 0' --steps 6
+same 'the hash of the first batches is' --data text.other
 
 # Ctrl-C, on a terminal: the bar is rank 0's, the step is finished and saved.
 own="$SCRATCH/sgl"

@@ -27,6 +27,8 @@ typedef struct rank {
     sgl_session *session;
     sgl_program *train, *eval, *other;
     int number, steps, evals, saves, feeds;
+    int64_t steps_wanted, eval_every, save_every; /* 0: as the others */
+    uint64_t seed;
     bool failed_open, lost, tells;
     sgl_status status, later; /* of the work; of a call after it */
     float w[ROWS];
@@ -202,9 +204,10 @@ static void train_body(rank *r)
                                       .feed = j->feed ? j->feed : feed_numbers,
                                       .pick = j->picks ? pick : NULL,
                                       .user = r,
-                                      .steps = 6,
-                                      .eval_every = 4,
-                                      .save_every = 2,
+                                      .steps = r->steps_wanted ? r->steps_wanted : 6,
+                                      .seed = r->seed,
+                                      .eval_every = r->eval_every ? r->eval_every : 4,
+                                      .save_every = r->save_every ? r->save_every : 2,
                                       .out = j->out,
                                       .on_step = count_step,
                                       .on_eval = count_eval,
@@ -523,6 +526,32 @@ static void test_compares(void **state)
     }
 }
 
+static void differ_in_work_body(rank *r)
+{
+    int64_t *const numbers[] = { &r->steps_wanted, &r->eval_every, &r->save_every };
+    if (r->number == 1 && r->job->at_step < 3) *numbers[r->job->at_step] = 5;
+    if (r->number == 1 && r->job->at_step == 3) r->seed = 5;
+    train_body(r);
+}
+
+static void test_compares_work(void **state)
+{
+    (void)state;
+    static const char *const why[] = { "the number of steps is 6 on rank 0 (", "how often to evaluate is 4 on rank 0 (",
+                                       "how often to save is 2 on rank 0 (", "the seed is 0 on rank 0 (" };
+    for (int64_t what = 0; what < 4; what++) {
+        job j = { .size = 3, .body = differ_in_work_body, .out = "work", .at_rank = -1, .at_step = what };
+        run_job(&j);
+        for (int r = 0; r < 3; r++) {
+            assert_int_equal(j.ranks[r].status, SGL_INVALID_ARGUMENT);
+            assert_ptr_equal(strstr(j.ranks[r].message, why[what]), j.ranks[r].message);
+            assert_non_null(strstr(j.ranks[r].message, ") and 5 on rank 1 ("));
+            assert_int_equal(j.ranks[r].steps, 0);
+            assert_int_equal(j.ranks[r].tells, r == 0);
+        }
+    }
+}
+
 /* ---- what a host agrees on ------------------------------------------------------------------------------------------------- */
 
 static void agree_body(rank *r)
@@ -647,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_falls_in_a_step),
         cmocka_unit_test(test_stopped_in_a_step),
         cmocka_unit_test(test_compares),
+        cmocka_unit_test(test_compares_work),
         cmocka_unit_test(test_memory_faults),
         cmocka_unit_test(test_agrees),
         cmocka_unit_test(test_parts),

@@ -224,6 +224,8 @@ bool sglsession_has_met(const sgl_program *program);
  * them has failed all do, those that have not with the status and the message of the first that has; NOT_FOUND means an end
  * of data, and is an error where not all have it. Any call of it on one rank fits any other on another. */
 sgl_status sglsession_agree(sgl_session *session, sgl_status mine, sglsession_note *note);
+/* All ranks were given the same to train; INVALID_ARGUMENT on all, with what differs and both values, where not. All ranks call it. */
+sgl_status sglsession_compare_runs(sgl_session *session, const sgl_train_config *config);
 /* The world is lost. The message is left. */
 bool sglsession_is_lost(const sgl_session *session);
 /* A failure of this rank alone, whose message stands in the env, in the midst of what all ranks do: they are told. Returns it. */

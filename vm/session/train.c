@@ -502,6 +502,7 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
     if (status == SGL_OK) status = find_scalars(&t, config->train, false, &t.of_step);
     if (status == SGL_OK && config->eval) status = find_scalars(&t, config->eval, true, &t.of_eval);
     status = agree(&t, status);
+    if (status == SGL_OK) status = sglsession_compare_runs(session, config);
     if (status == SGL_OK) status = sglsession_meet(config->train);
     if (status == SGL_OK) status = save_what_is_done(&t, run(&t));
     if (config->out && !held) sglsession_unlock(session);
