@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "passes/pass.h"
 #include "tests/reference/interp_world.h"
@@ -31,7 +32,12 @@ static const mesh_case meshes[] = {
     { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
     { "fsdp=2,tp=2", { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
 };
-enum { MESHES = sizeof meshes / sizeof meshes[0] };
+static const mesh_case large[] = {
+    { "ep=2,tp=2", { [SGLIR_AXIS_EP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
+    { "dp=5", { [SGLIR_AXIS_DP] = 5 }, 1, NULL },
+    { "fsdp=3,cp=2,tp=2", { [SGLIR_AXIS_FSDP] = 3, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
+};
+enum { MESHES = sizeof meshes / sizeof meshes[0], LARGE = sizeof large / sizeof large[0] };
 
 /* Each parameter that has dimensions is split along one of them, or none, over each axis that is not dp. */
 static void draw_layouts(sglplan *plan, const sglir_graph *g, uint64_t seed)
@@ -175,39 +181,64 @@ static bool is_settled(const interp *a, const interp *b)
     return true;
 }
 
-/* Programs over all ops, with regions; not those in which a rounding of a double moves much, or numbers are not finite. */
+typedef struct program_counts {
+    int compared, looped;
+} program_counts;
+
+/* A program over all ops, with regions; but one in which a rounding of a double moves much, or numbers are not finite. */
+static void check_program(uint64_t seed, const mesh_case *over, int count, program_counts *counts)
+{
+    sglcore_env env;
+    sglplan alone;
+    random_traits traits;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglplan_init(&alone);
+    sglir_graph *g = random_program(&env, seed, &traits);
+    assert_non_null(g);
+    sglir_graph *expanded = laid_out(&env, g, &alone, 0, "autodiff");
+    interp whole = { 0 }, moved = { .fine = true, .noise = seed };
+    char name[32];
+    snprintf(name, sizeof name, "program %d", (int)seed);
+    op_case_fill(&whole, g, 3);
+    op_case_fill(&moved, g, 3);
+    if (!interp_run(&whole, expanded) || !interp_run(&moved, expanded)) fail_msg("%s: %s", name, whole.error);
+    bool settled = is_settled(&whole, &moved);
+    for (int i = 0; i < count && settled; i++)
+        check_mesh(&env, name, g, expanded, &over[i], &whole, (ir_tolerance){ 1e-9, 1e-9 }, NULL);
+    counts->compared += settled;
+    counts->looped +=
+        settled && count_op(g, SGLIR_OP_SCAN) + count_op(g, SGLIR_OP_WHILE) + count_op(g, SGLIR_OP_COND) > 0;
+    interp_free(&whole);
+    interp_free(&moved);
+    sglir_graph_free(expanded);
+    sglir_graph_free(g);
+}
+
+/* SGL_TESTS_SEEDS=FIRST-LAST runs those instead, over the large meshes too. */
 static void test_random_programs(void **state)
 {
     (void)state;
-    sglcore_env env;
-    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    enum { PROGRAMS = 120 };
-    int compared = 0, looped = 0;
-    for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
-        sglplan alone;
-        random_traits traits;
-        sglplan_init(&alone);
-        sglir_graph *g = random_program(&env, seed, &traits);
-        assert_non_null(g);
-        sglir_graph *expanded = laid_out(&env, g, &alone, 0, "autodiff");
-        interp whole = { 0 }, moved = { .fine = true, .noise = seed };
-        char name[32];
-        snprintf(name, sizeof name, "program %d", (int)seed);
-        op_case_fill(&whole, g, 3);
-        op_case_fill(&moved, g, 3);
-        if (!interp_run(&whole, expanded) || !interp_run(&moved, expanded)) fail_msg("%s: %s", name, whole.error);
-        bool settled = is_settled(&whole, &moved);
-        for (int i = 0; i < MESHES && settled; i++)
-            check_mesh(&env, name, g, expanded, &meshes[i], &whole, (ir_tolerance){ 1e-9, 1e-9 }, NULL);
-        compared += settled;
-        looped += settled && count_op(g, SGLIR_OP_SCAN) + count_op(g, SGLIR_OP_WHILE) + count_op(g, SGLIR_OP_COND) > 0;
-        interp_free(&whole);
-        interp_free(&moved);
-        sglir_graph_free(expanded);
-        sglir_graph_free(g);
+    unsigned first = 1, last = 120;
+    const char *seeds = getenv("SGL_TESTS_SEEDS");
+    program_counts counts = { 0 };
+    if (seeds && sscanf(seeds, "%u-%u", &first, &last) != 2) fail_msg("SGL_TESTS_SEEDS=%s is not FIRST-LAST", seeds);
+    for (unsigned seed = first; seed <= last; seed++) {
+        check_program(seed, meshes, MESHES, &counts);
+        if (seeds) check_program(seed, large, LARGE, &counts);
     }
-    assert_true(compared > PROGRAMS / 2);
-    assert_true(looped > PROGRAMS / 10);
+    if (seeds) return;
+    assert_true(counts.compared > (int)last / 2);
+    assert_true(counts.looped > (int)last / 10);
+}
+
+/* Programs that have failed over large meshes: parts of extent 1 beside others, groups of heads for which there are too many ranks. */
+static void test_found_programs(void **state)
+{
+    (void)state;
+    static const unsigned found[] = { 128, 192, 216, 219, 945 };
+    program_counts counts = { 0 };
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++) check_program(found[i], large, LARGE, &counts);
+    assert_int_equal(counts.compared, (int)(sizeof found / sizeof found[0]));
 }
 
 /* ---- a transformer, under every kind of plan -------------------------------------------------------------------------- */
@@ -269,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_graphs),
         cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_found_programs),
         cmocka_unit_test(test_transformer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

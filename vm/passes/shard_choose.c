@@ -171,7 +171,7 @@ static bool has_enough(const chooser *c, int axis, int label)
     const sglpass_form *q = arg_form(c, 0);
     int dim = sglpass_arg_dim(&c->labels, 0, label);
     for (int other = 0; other < axis; other++) parts *= q->at[other] == dim ? sglpass_extent(c->s, other) : 1;
-    return dim == 0 ? units > 0 : units >= parts;
+    return dim == 0 ? units > 0 : units > 0 && units / together(c, label, units) >= parts;
 }
 
 static double price_along(const chooser *c, int axis, int label)
