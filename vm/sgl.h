@@ -441,7 +441,8 @@ SGL_API const char *sgl_knob(const char *variable);
 
 /* Writes every parameter and state of the session, and `meta` (a JSON object as text), into DIR/step-NNNNNNNN: beside,
  * synced, checked, renamed. Then removes all but the last `keep` checkpoints (0 keeps all). In a world of ranks each of them
- * calls it: rank 0 writes, the others wait, and where it fails it fails on all of them. */
+ * calls it: rank 0 writes what is whole everywhere, and where the plan splits states each rank its parts, into files of its own in
+ * the same folder; where it fails on one it fails on all of them. */
 SGL_API sgl_status sgl_checkpoint_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep);
 /* Keeps every other session, of this process or another, from writing checkpoints into DIR (which is made), until this session
  * is freed or locks another folder (NULL: none). WRONG_STATE when another has it. sgl_checkpoint_save and sgl_train lock their
@@ -452,8 +453,8 @@ SGL_API sgl_status sgl_checkpoint_lock(sgl_session *session, const char *dir);
 SGL_API sgl_status sgl_checkpoint_find(sgl_vm *vm, const char *dir, const char **path, const char **meta,
                                        int64_t *step);
 /* Reads a checkpoint into the session. Everything is checked before anything is changed. With parameters_only,
- * states are left as they are (for --init-from and for generation). In a world of ranks each of them reads it, and where that
- * fails on one it fails on all. */
+ * states are left as they are (for --init-from and for generation). It may have been saved by any number of ranks
+ * under any plan. In a world of ranks each of them reads its own parts, and where that fails on one it fails on all. */
 SGL_API sgl_status sgl_checkpoint_load(sgl_session *session, const char *path, int parameters_only);
 /* The parameters and buffers from one safetensors file that is in no checkpoint: all of them and nothing else, by their
  * names, in their dtypes and shapes, or TYPE. States are left as they are. */

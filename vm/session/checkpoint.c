@@ -177,31 +177,38 @@ static sgl_status end_saving(const saving *s)
     return sglstore_save_end(&s->session->vm->env, s->dir, s->step, s->meta, sheets, s->in_parts, s->keep);
 }
 
-/* All ranks go from one of these to the next together, for none knows otherwise what became of the others. */
-static sgl_status save_together(saving *s, sglsession_note *note)
+/* Each rank its files. All go from one stage to the next together, for none knows otherwise what became of the others. */
+static sgl_status write_in_parts(saving *s, sglsession_note *note)
 {
     sgl_session *session = s->session;
-    note->unsaved = 0;
-    if (s->in_parts) {
-        sgl_status status = begin_saving(s);
-        note->unsaved = status == SGL_OK; /* another may have failed before it came here: then nothing is saved yet */
-        SGLCORE_TRY(sglsession_agree(session, status, note));
-        note->unsaved = 0;
-        sglsession_begin_busy(session, "saving a checkpoint");
-        status = write_files(session, s->dir, s->step, &s->own);
-        sglsession_end_busy(session);
-        SGLCORE_TRY(sglsession_agree(session, status, note));
-        SGLCORE_TRY(gather_sheets(s));
-    }
     sglsession_begin_busy(session, "saving a checkpoint");
-    sgl_status status = SGL_OK;
-    if (!s->in_parts) {
-        status = begin_saving(s);
-        if (status == SGL_OK && s->is_first) status = write_files(session, s->dir, s->step, &s->own);
-    }
-    if (status == SGL_OK) status = end_saving(s);
+    sgl_status status = begin_saving(s);
     sglsession_end_busy(session);
-    return sglsession_agree(session, status, note);
+    note->unsaved = status == SGL_OK; /* another may have failed before it came here: then nothing is saved yet */
+    SGLCORE_TRY(sglsession_agree(session, status, note));
+    note->unsaved = 0;
+    sglsession_begin_busy(session, "saving a checkpoint");
+    status = write_files(session, s->dir, s->step, &s->own);
+    sglsession_end_busy(session);
+    SGLCORE_TRY(sglsession_agree(session, status, note));
+    return gather_sheets(s);
+}
+
+static sgl_status write_whole(saving *s)
+{
+    SGLCORE_TRY(begin_saving(s));
+    return s->is_first ? write_files(s->session, s->dir, s->step, &s->own) : SGL_OK;
+}
+
+static sgl_status save_together(saving *s, sglsession_note *note)
+{
+    note->unsaved = 0;
+    if (s->in_parts) SGLCORE_TRY(write_in_parts(s, note));
+    sglsession_begin_busy(s->session, "saving a checkpoint");
+    sgl_status status = s->in_parts ? SGL_OK : write_whole(s);
+    if (status == SGL_OK) status = end_saving(s);
+    sglsession_end_busy(s->session);
+    return sglsession_agree(s->session, status, note);
 }
 
 sgl_status sglsession_save(sgl_session *session, const char *dir, int64_t step, const char *meta, int keep,

@@ -49,7 +49,7 @@ static sgl_status take_row(sglstore_loading *l, int kind, const sglstore_row *ro
 
 static bool keeps_open(const sglstore_loading *l) { return l->m.sheets.count <= MOST_OPEN; }
 
-/* All files are opened, and their headers held against the manifest. */
+/* Files are opened, and their headers held against the manifest; where there are very many, each with its rows. */
 static sgl_status take_files(sglstore_loading *l)
 {
     SGLCORE_TRY(sglcore_vec_reserve(l->env, &l->opened, l->m.sheets.count));
@@ -58,8 +58,7 @@ static sgl_status take_files(sglstore_loading *l)
         sglstore_opened *opened = &l->opened.data[l->opened.count++];
         *opened = (sglstore_opened){ 0 };
         if (sheet->kind >= l->kinds) continue;
-        SGLCORE_TRY(sglstore_file_open(l->env, l->folder, sheet, opened));
-        if (!keeps_open(l)) sglstore_file_close(opened);
+        if (keeps_open(l)) SGLCORE_TRY(sglstore_file_open(l->env, l->folder, sheet, opened));
         for (int64_t i = 0; i < sheet->rows.count; i++) SGLCORE_TRY(take_row(l, sheet->kind, &sheet->rows.data[i]));
     }
     return SGL_OK;
@@ -185,7 +184,7 @@ static bool is_due(const sglstore_loading *l, const work *w, int64_t row)
 {
     const sglstore_target *target = l->wanted.data[row];
     sglstore_box common;
-    if (w->check) return row % w->ranks == w->rank;
+    if (w->check) return row * w->ranks / l->rows.count == w->rank;
     if (target == NULL) return false;
     return target->box == NULL || sglstore_box_common(target->type.rank, &l->rows.data[row]->box, target->box, &common);
 }
