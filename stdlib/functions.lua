@@ -3,6 +3,7 @@
 --- Odd invariant: where a formula has a kink, its gradient there is PyTorch's.
 
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 local trace = require "sgl.trace"
 
 ---@param ops table
@@ -31,6 +32,30 @@ return function(ops)
   function fn.square(x) return x * x end
   function fn.is_nan(x) return ops.not_equal(x, x) end
   function fn.logical_xor(a, b) return ops.not_equal(ops.cast(a, "bool"), ops.cast(b, "bool")) end
+
+  ---- layout ----
+
+  local mesh_axes = { "dp", "fsdp", "tp", "pp", "ep", "cp", "micro" } -- in the core's order
+
+  --- x, laid out over a mesh: sgl.shard(x, { tp = 1 }) splits its second dimension over tp from here on, as far as what
+  --- follows goes along. A mesh without the axis, or no mesh, changes nothing; the numbers are the same under all.
+  function fn.shard(x, layout)
+    if not core.is_tensor(x) or type(layout) ~= "table" then
+      core.error("shard: give a tensor and a table of axes, such as sgl.shard(x, { tp = 1 })")
+    end
+    local split, known = {}, {}
+    for i, axis in ipairs(mesh_axes) do
+      known[axis] = axis ~= "micro"
+      split[i] = layout[axis] ~= nil and axis_of("shard", x, layout[axis]) or -1
+    end
+    for axis in pairs(layout) do
+      if not known[axis] then
+        core.error(("shard: there is no mesh axis '%s'%s"):format(tostring(axis),
+          names_of.hint(tostring(axis), mesh_axes)))
+      end
+    end
+    return core.emit("laid_out", { x }, { split = split })
+  end
 
   ---- activations ----
 

@@ -121,6 +121,7 @@
 ---@field segments fun(counts: integer[], values: number[], dtype: string?): sgl.tensor
 ---@field select fun(condition: sgl.tensor, yes: sgl.tensor|number, no: sgl.tensor|number): sgl.tensor
 ---@field shape fun(x: sgl.tensor, axis: integer?): integer[]|integer
+---@field shard fun(x: sgl.tensor, layout: table<string, integer>): sgl.tensor laid out over a mesh: { tp = 1 }
 ---@field shift_left fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
 ---@field shift_right fun(a: sgl.tensor, b: sgl.tensor): sgl.tensor
 ---@field sigmoid fun(x: sgl.tensor): sgl.tensor

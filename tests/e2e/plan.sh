@@ -91,3 +91,19 @@ run 1 plan recipe.lua
 says err "no mesh axis 'pt'" 'there are dp, fsdp, tp'
 recipe 'params = { weight = { tp = false } }, mesh = { tp = 2 }'
 run 0 plan recipe.lua
+
+# A script says how a value is laid out; a mesh without the axis has nothing to do.
+shard() { sed "s/square(model(batch.x))/square(model(sgl.shard(batch.x, $1)))/" recipe.lua >shard.lua; }
+recipe ''
+shard '{ tp = 1 }'
+run 0 graph shard.lua --after shard
+says_not out 'laid_out('
+run 0 graph shard.lua --mesh tp=2 --after shard
+says out '{tp:1}'
+says_not out 'laid_out('
+shard '{ tp = 2 }'
+run 1 graph shard.lua
+says err 'shard.lua:5' 'axis 2'
+shard '{ pt = 1 }'
+run 1 graph shard.lua
+says err "no mesh axis 'pt'"

@@ -138,7 +138,8 @@ static bool one_element(const interp_call *call, sglir_op op, bool exact, int64_
 {
     const interp_tensor *a = call->args[0], *b = call->node->arg_count > 1 ? call->args[1] : NULL;
     interp_tensor *out = &call->results[0];
-    if (op == SGLIR_OP_CAST || op == SGLIR_OP_STOP_GRADIENT || op == SGLIR_OP_COPY || op == SGLIR_OP_AFTER) {
+    if (op == SGLIR_OP_CAST || op == SGLIR_OP_STOP_GRADIENT || op == SGLIR_OP_LAID_OUT || op == SGLIR_OP_COPY ||
+        op == SGLIR_OP_AFTER) {
         interp_move(out, i, a, i);
         return true;
     }

@@ -295,6 +295,46 @@ static void test_transformer(void **state)
     sglir_graph_free(g);
 }
 
+/* ---- as a script says ---------------------------------------------------------------------------------------------------- */
+
+static const char *const laid_out_text = "graph \"test\" {\n"
+                                         "  %0 = input() {role=2, name=\"x\", dtype=f64, dims=[6,5,4]}\n"
+                                         "  %1 = input() {role=0, name=\"w\", dtype=f64, dims=[4,4]}\n"
+                                         "  %2 = laid_out(%0) {split=[-1,-1,1,-1,-1,-1,-1]}\n"
+                                         "  %3 = linear(%2, %1)\n"
+                                         "  %4 = tanh(%3)\n"
+                                         "  %5 = reduce_sum(%4) {axes=[0,1,2]}\n"
+                                         "  %6 = grad(%5, %1)\n"
+                                         "  fetch \"y\" %4\n  fetch \"dw\" %6\n"
+                                         "}\n";
+
+/* Sequence parallel: the second dimension is split over tp, and stays so. */
+static void test_laid_out(void **state)
+{
+    (void)state;
+    static const mesh_case sequence[] = { { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, NULL },
+                                          { "dp=2,tp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 3 }, 1, NULL } };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglplan alone;
+    ir_message message;
+    interp whole = { 0 };
+    int exchanges[SGLIR_OP_COUNT] = { 0 };
+    sglplan_init(&alone);
+    sglir_graph *g = ir_case_parse(&env, "laid out", laid_out_text, &message);
+    if (g == NULL) fail_msg("%s", message.text);
+    sglir_graph *expanded = laid_out(&env, g, &alone, 0, "shard");
+    assert_int_equal(count_op(expanded, SGLIR_OP_LAID_OUT), 0);
+    ir_case_fill(&whole, g, 5);
+    if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
+    for (size_t i = 0; i < sizeof sequence / sizeof sequence[0]; i++)
+        check_mesh(&env, "laid out", g, expanded, &sequence[i], &whole, (ir_tolerance){ 1e-12, 1e-12 }, exchanges);
+    assert_int_equal(exchanges[SGLIR_OP_ALL_GATHER], 2 + 1); /* of y, for its fetch: over dp and tp */
+    interp_free(&whole);
+    sglir_graph_free(expanded);
+    sglir_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_random_programs),
         cmocka_unit_test(test_found_programs),
         cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_laid_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ static const vjp_case vjp_cases[] = {
     { SGLIR_OP_CAST, 1, "widen", IN(0, "x", "f32", "2,3") "%1 = cast(%0) {to=f64}\nfetch \"y\" %1\n" },
     { SGLIR_OP_CAST, 1, "there and back",
       IN(0, "x", "f32", "2,3") "%1 = cast(%0) {to=f64}\n%2 = mul(%1, %1)\nfetch \"y\" %2\n" },
+    { SGLIR_OP_LAID_OUT, 1, "", OF_X("2,3", "%1 = laid_out(%0) {split=[-1,-1,1,-1,-1,-1,-1]}") },
     { SGLIR_OP_NEG, 1, "", OF_X("2,3", "%1 = neg(%0)") },
     { SGLIR_OP_ABS, 1, "", OF_X("2,3", "%1 = abs(%0)") },
     { SGLIR_OP_EXP, 2, "", OF_X("2,3", "%1 = exp(%0)") },

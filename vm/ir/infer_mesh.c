@@ -28,6 +28,23 @@ sgl_status sglir_infer_share(const sglir_infer *in)
     return SGL_OK;
 }
 
+sgl_status sglir_infer_laid_out(const sglir_infer *in)
+{
+    const sglir_named *split = sglir_infer_attr(in, "split");
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    if (split->i != SGLIR_AXIS_COUNT)
+        return sglir_infer_fail(in, "split has %d entries, one for each of the %d axes is needed", (int)split->i,
+                                SGLIR_AXIS_COUNT);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (split->ints[axis] < -1 || split->ints[axis] >= x->rank ||
+            (axis == SGLIR_AXIS_MICRO && split->ints[axis] >= 0))
+            return sglir_infer_fail(in, "dimension %" PRId64 " is to be split over %s, the argument has %d",
+                                    split->ints[axis], sglir_axis_name(axis), x->rank);
+    }
+    in->results[0] = sglir_infer_whole(in, 0);
+    return SGL_OK;
+}
+
 static sgl_status axes_of(const sglir_infer *in, unsigned *axes)
 {
     int64_t given = sglir_infer_int(in, "axes");

@@ -45,6 +45,7 @@ static double unary(sglir_op op, double a, bool *has)
     case SGLIR_OP_SILU:
     case SGLIR_OP_GELU: *has = a == 0; return 0;
     case SGLIR_OP_STOP_GRADIENT:
+    case SGLIR_OP_LAID_OUT:
     case SGLIR_OP_COPY: return a;
     default: *has = false; return 0;
     }
@@ -135,7 +136,7 @@ static void carry_on(const sglir_padding_view *v, const number *args, sglir_padd
     if (v->node->op == SGLIR_OP_SELECT) {
         if (!args[0].known) return;
         from = args[0].value != 0 ? 1 : 2;
-    } else if (v->node->op != SGLIR_OP_STOP_GRADIENT) {
+    } else if (v->node->op != SGLIR_OP_STOP_GRADIENT && v->node->op != SGLIR_OP_LAID_OUT) {
         return;
     }
     const sglir_padding_axis *taken = &sglir_padding_arg(v, from)->axes[SGLIR_PADDING_STEP];

@@ -63,6 +63,7 @@ enum {
 
     /* elementwise */
     CLASS_STOP_GRADIENT = FOLLOWS,
+    CLASS_LAID_OUT = FOLLOWS,
     CLASS_NEG = FOLLOWS,
     CLASS_ABS = FOLLOWS,
     CLASS_SIGN = FOLLOWS,

@@ -16,6 +16,29 @@
 #include "passes/shard_apart.h"
 #include "plan/layout.h"
 
+/* The value as the script wants it laid out, whatever that sends. */
+static void lay(sglpass_sharder *s, const sglir_node *node)
+{
+    int count;
+    const int64_t *split = sglir_attr_ints(s->from, node, "split", &count);
+    sglpass_form form = sglpass_first(s, sglir_arg(s->from, node, 0))->form;
+    for (int axis = 0; axis < count; axis++) {
+        if (sglpass_extent(s, axis) == 1 || split[axis] < 0) continue;
+        if (sglpass_axes_of(&form, (int)split[axis]) == 0) form.unit[split[axis]] = 1;
+        form.at[axis] = (int8_t)split[axis];
+    }
+    sglpass_put(s, node->out_first, sglpass_take(s, sglir_arg(s->from, node, 0), &form), &form);
+}
+
+/* One rank has all of everything. */
+static bool leave_out_layouts(sglir_rewrite *rewrite, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(rewrite->from, id);
+    if (node->op != SGLIR_OP_LAID_OUT) return false;
+    rewrite->map[node->out_first] = rewrite->map[sglir_arg(rewrite->from, node, 0)];
+    return true;
+}
+
 sgl_status sglpass_emit_nodes(sglpass_sharder *s, sglir_id region)
 {
     for (int64_t i = 0; i < s->from->regions.data[region].nodes.count; i++) {
@@ -28,6 +51,8 @@ sgl_status sglpass_emit_nodes(sglpass_sharder *s, sglir_id region)
             SGLCORE_TRY(sglpass_emit_input(s, id));
         } else if (sglir_is_control(node)) {
             SGLCORE_TRY(sglpass_emit_control(s, id));
+        } else if (node->op == SGLIR_OP_LAID_OUT) {
+            lay(s, node);
         } else {
             SGLCORE_TRY(sglpass_choose(s, id, &run));
             SGLCORE_TRY(sglpass_emit(s, &run));
@@ -143,7 +168,7 @@ sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, 
     *out = NULL;
     SGLCORE_TRY(sglplan_mesh_size(context->env, context->plan, &ranks));
     if (ranks == 1) {
-        SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", NULL, NULL, out));
+        SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "shard", leave_out_layouts, NULL, out));
         sglpass_say(context, in, *out, false);
         return SGL_OK;
     }

@@ -32,6 +32,14 @@ void sglpass_vjp_scale(const sglpass_vjp *v)
     v->into[0] = sglir_emit(v->g, SGLIR_OP_SCALE, args, 2, NULL, 0, NULL);
 }
 
+/* The gradient is laid out as the value is. */
+void sglpass_vjp_laid_out(const sglpass_vjp *v)
+{
+    sglir_named attrs[16];
+    int count = sglir_attrs_named(v->g, sglir_node_at(v->g, v->node), attrs);
+    v->into[0] = sglir_emit(v->g, SGLIR_OP_LAID_OUT, &v->dys[0], 1, attrs, count, NULL);
+}
+
 void sglpass_vjp_neg(const sglpass_vjp *v) { v->into[0] = sglir_unary(v->g, SGLIR_OP_NEG, v->dys[0]); }
 
 /* dy * sign(x); 0 at 0 */
