@@ -1,7 +1,7 @@
 /* command_graph.c -- `sgl graph`, `sgl memory`, `sgl plan`, `sgl doctor`: seeing before running.
  *
- * Comes in: a script. Goes out: its graph after any pass, the memory of its frozen program, or what a rank of many has of it. Nothing is computed and no
- * memory is taken: the programs are planned as for the CPU, however large. */
+ * Comes in: a script. Goes out: its graph after any pass, the memory of its frozen program, or what a rank of many has
+ * of it. Nothing is computed and no memory is taken: the programs are planned as for the CPU, however large. */
 #include <errno.h>
 #include <string.h>
 
@@ -22,20 +22,40 @@ typedef struct look {
     sgl_plan *plan;
     sgl_session *session;
     sgl_graph *graph;
+    const char *script;
 } look;
 
+/* Without a vm the code is that of the command: what was asked for was wrong, or help. */
+static int begin_look(look *l, const command *c, int argc, char **argv, look_ranks *ranks, command_settings *settings)
+{
+    int count;
+    bool helped;
+    int code = command_parse(c, argc, argv, &l->script, &count, &helped);
+    if (code != COMMAND_OK || helped) return code;
+    code = command_mesh(c, &ranks->ranks, settings);
+    if (code != COMMAND_OK) return code;
+    l->vm = command_open(0, stderr);
+    return l->vm ? COMMAND_OK : COMMAND_FAILED;
+}
+
+static int end_look(look *l, sgl_status status)
+{
+    const int code = status == SGL_OK ? COMMAND_OK : command_error(l->vm);
+    sgl_close(l->vm);
+    return code;
+}
+
 /* Graphs that have no batch are one rank's, unless a mesh is asked for. */
-static sgl_status open_look(look *l, const char *script, const command_settings *settings, const look_ranks *ranks,
-                            const char *which)
+static sgl_status open_look(look *l, const command_settings *settings, const look_ranks *ranks, const char *which)
 {
     const bool meshed = ranks->ranks.mesh || command_has_batch(which);
     const int rank = (int)(ranks->rank < INT32_MAX ? ranks->rank : INT32_MAX);
-    sgl_status status = sgl_load_file(l->vm, script, settings->list, settings->count, &l->job);
+    sgl_status status = sgl_load_file(l->vm, l->script, settings->list, settings->count, &l->job);
     if (status == SGL_OK) status = command_plan(l->job, which, meshed, &l->plan);
     if (status == SGL_OK) status = sgl_session_new(l->vm, "cpu", &l->session);
     if (status == SGL_OK) status = sgl_session_plan_rank(l->session, rank);
     if (status == SGL_OK) status = sgl_job_graph(l->job, which, &l->graph);
-    if (status == SGL_NOT_FOUND && l->session) status = sgl_fail(l->vm, status, COMMAND_NO_GRAPH, script, which);
+    if (status == SGL_NOT_FOUND && l->session) status = sgl_fail(l->vm, status, COMMAND_NO_GRAPH, l->script, which);
     return status;
 }
 
@@ -61,22 +81,17 @@ int command_graph(int argc, char **argv)
         strncat(more, name, sizeof more - strlen(more) - 1);
     }
     const command c = { "graph", "SCRIPT", "Prints the graph that SCRIPT declares.", more, 1, 1, options };
-    const char *positional[1];
-    int count;
-    bool helped;
-    int code = command_parse(&c, argc, argv, positional, &count, &helped);
-    if (code != COMMAND_OK || helped) return code;
+    look l = { 0 };
+    int code = begin_look(&l, &c, argc, argv, &ranks, &settings);
+    if (!l.vm) return code;
     if (kernels && (*after || strcmp(format, "text") != 0)) {
         fprintf(stderr,
                 "sgl graph: --program is what comes after all passes, as text: it goes with neither --after nor "
                 "--format; `sgl graph --help` tells more\n");
+        sgl_close(l.vm);
         return COMMAND_USAGE;
     }
-    code = command_mesh(&c, &ranks.ranks, &settings);
-    if (code != COMMAND_OK) return code;
-    look l = { .vm = command_open(0, stderr) };
-    if (!l.vm) return COMMAND_FAILED;
-    sgl_status status = open_look(&l, positional[0], &settings, &ranks, which);
+    sgl_status status = open_look(&l, &settings, &ranks, which);
     sgl_program *program = NULL;
     if (status == SGL_OK && kernels) {
         status = sgl_freeze(l.session, l.graph, l.plan, &program);
@@ -84,9 +99,7 @@ int command_graph(int argc, char **argv)
     } else if (status == SGL_OK) {
         status = sgl_graph_print(l.session, l.graph, l.plan, after, format, command_write, stdout);
     }
-    code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
-    sgl_close(l.vm);
-    return code;
+    return end_look(&l, status);
 }
 
 static sgl_status write_svg(sgl_vm *vm, const sgl_program *program, const char *path)
@@ -137,28 +150,19 @@ int command_memory(int argc, char **argv)
     const command c = { "memory", "SCRIPT", "Tells the bytes that the program of SCRIPT needs, before it runs.",
                         NULL,     1,        1,
                         options };
-    const char *positional[1];
-    int count;
-    bool helped;
-    int code = command_parse(&c, argc, argv, positional, &count, &helped);
-    if (code != COMMAND_OK || helped) return code;
-    code = command_mesh(&c, &ranks.ranks, &settings);
-    if (code != COMMAND_OK) return code;
-    look l = { .vm = command_open(0, stderr) };
-    if (!l.vm) return COMMAND_FAILED;
+    look l = { 0 };
+    int code = begin_look(&l, &c, argc, argv, &ranks, &settings);
+    if (!l.vm) return code;
     sgl_program *program = NULL;
     bool fits = !bound || command_set(&settings, "plan.memory", bound);
-    sgl_status status =
-        fits ? open_look(&l, positional[0], &settings, &ranks, which) : sgl_fail(l.vm, SGL_LIMIT, "too many settings");
+    sgl_status status = fits ? open_look(&l, &settings, &ranks, which) : sgl_fail(l.vm, SGL_LIMIT, "too many settings");
     if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
     if (status == SGL_OK && svg) status = write_svg(l.vm, program, svg);
     if (status == SGL_OK && strcmp(format, "text") == 0) status = print_buckets(&l, which);
     if (status == SGL_OK) status = sgl_program_report(program, "memory", format, command_write, stdout);
     if (status == SGL_OK && strcmp(format, "text") == 0)
         status = sgl_memory_trade(l.session, l.graph, l.plan, command_write, stdout);
-    code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
-    sgl_close(l.vm);
-    return code;
+    return end_look(&l, status);
 }
 
 int command_show_plan(int argc, char **argv)
@@ -183,22 +187,14 @@ int command_show_plan(int argc, char **argv)
         1,
         options
     };
-    const char *positional[1];
-    int count;
-    bool helped;
-    int code = command_parse(&c, argc, argv, positional, &count, &helped);
-    if (code != COMMAND_OK || helped) return code;
-    code = command_mesh(&c, &ranks.ranks, &settings);
-    if (code != COMMAND_OK) return code;
-    look l = { .vm = command_open(0, stderr) };
-    if (!l.vm) return COMMAND_FAILED;
+    look l = { 0 };
+    int code = begin_look(&l, &c, argc, argv, &ranks, &settings);
+    if (!l.vm) return code;
     sgl_program *program = NULL;
-    sgl_status status = open_look(&l, positional[0], &settings, &ranks, which);
+    sgl_status status = open_look(&l, &settings, &ranks, which);
     if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
     if (status == SGL_OK) status = sgl_program_report(program, "plan", format, command_write, stdout);
-    code = status == SGL_OK ? COMMAND_OK : command_error(l.vm);
-    sgl_close(l.vm);
-    return code;
+    return end_look(&l, status);
 }
 
 int command_doctor(int argc, char **argv)
