@@ -42,7 +42,7 @@ function loss.head(dim, vocab, options)
   check.value("head", "dim", "size", dim)
   check.value("head", "vocab", "size", vocab)
   options = check.options("head", options, { init = "call?" })
-  local weight = base.parameter { vocab, dim, init = options.init or initial.normal(0.02) }
+  local weight = base.parameter { vocab, dim, init = options.init or initial.normal(0.02), tp = 0 }
   weight.is_table = true
   return base.module(("head(%d, %d)"):format(dim, vocab), { weight = weight }, function(hidden)
     return setmetatable({ hidden = hidden, weight = weight() }, Logits)

@@ -67,7 +67,7 @@ local function parameter(options)
   if type(options.init) ~= "function" then core.error("parameter: give init, such as nn.init.normal(0.02)") end
   for _, axis in ipairs { "tp", "ep" } do
     if named[axis] and named[axis] >= #dims then
-      core.error(("parameter: %s is dimension %d, from 0, of %d"):format(axis, named[axis], #dims))
+      core.error(("parameter: %s is %d, and there are %d dimensions, counted from 0"):format(axis, named[axis], #dims))
     end
   end
   local made = { dims = dims, init = options.init, tp = named.tp, ep = named.ep, serial = serial() }

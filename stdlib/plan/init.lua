@@ -7,6 +7,7 @@
 --- `params` says by pattern which dimension (from 0) of a parameter, and of its states, is split over which axis, and
 --- false which is not: { ["*.wq"] = { tp = 0 } }; over tp and ep layers say so themselves, over fsdp all is split:
 --- `zero` = 1 or 2 the states alone, 3 (default) the parameters too, 0 nothing.
+--- Entries without a name are recipes (recipes.lua): their fields are this plan's.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
 local core = require "sgl.core"
@@ -14,7 +15,6 @@ local layouts = require "sgl.plan.layouts"
 local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
-local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "wide",
   "disable", "params", "zero" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
@@ -130,7 +130,7 @@ end
 
 function Plan:__tostring()
   local parts = {}
-  for _, axis in ipairs(axes) do
+  for _, axis in ipairs(layouts.axes) do
     if self.mesh[axis] then parts[#parts + 1] = axis .. "=" .. self.mesh[axis] end
   end
   return ("plan{mesh={%s}, micro=%d, precision=%s}"):format(table.concat(parts, ", "), self.micro, self.precision)
@@ -150,7 +150,7 @@ local function make(options)
     if field then apply(plan, field, value) end
   end
   check_names(plan, known, "field")
-  check_names(plan.mesh, axes, "mesh axis")
+  check_names(plan.mesh, layouts.axes, "mesh axis")
   for axis, extent in pairs(plan.mesh) do plan.mesh[axis] = count("mesh." .. axis, extent) end
   if type(plan.precision) == "table" then plan.precision, plan.wide = exceptions(plan.precision) end
   plan.micro = count("micro", plan.micro)

@@ -7,10 +7,10 @@
 local core = require "sgl.core"
 local names_of = require "sgl.names"
 
-local axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" }
+local layouts = { axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" } } -- of a mesh
 
 local function is_axis(name)
-  for _, axis in ipairs(axes) do
+  for _, axis in ipairs(layouts.axes) do
     if axis == name then return true end
   end
   return false
@@ -21,20 +21,26 @@ local function pattern_of(path)
   return (("." .. path .. "."):gsub("%.%d+%f[.]", ".*"):sub(2, -2))
 end
 
--- Entries of one kind by pattern, or by name where two that are alike by pattern are not alike.
+-- As the core matches names: a "*" is any characters, dots too.
+local function fits(pattern, path)
+  return path:find("^" .. pattern:gsub("[^%w*]", "%%%0"):gsub("%*", ".*") .. "$") ~= nil
+end
+
+-- Entries of one kind: by pattern where all that it fits are split alike, else by name.
 local function collect(parameters, dim_of, form)
-  local by_pattern, differs, entries = {}, {}, {}
-  for _, parameter in ipairs(parameters) do
-    local pattern, dim = pattern_of(parameter.path), dim_of(parameter) or false
-    if by_pattern[pattern] == nil then by_pattern[pattern] = dim end
-    differs[pattern] = differs[pattern] or by_pattern[pattern] ~= dim
-  end
+  local alike, told, entries = {}, {}, {}
   for _, parameter in ipairs(parameters) do
     local pattern, dim = pattern_of(parameter.path), dim_of(parameter)
-    local name = differs[pattern] and parameter.path or pattern
-    if dim and (differs[pattern] or by_pattern[pattern] ~= "told") then
+    if dim and alike[pattern] == nil then
+      alike[pattern] = true
+      for _, other in ipairs(parameters) do
+        if dim_of(other) ~= dim and fits(pattern, other.path) then alike[pattern] = false end
+      end
+    end
+    local name = alike[pattern] and pattern or parameter.path
+    if dim and not told[name] then
+      told[name] = true
       entries[#entries + 1] = form:format(name, dim)
-      by_pattern[pattern] = "told"
     end
   end
   return entries
@@ -69,8 +75,6 @@ local function own_entries(params)
   return entries
 end
 
-local layouts = {}
-
 --- Refuses what `params` of a plan cannot be.
 ---@param params table<string, table<string, integer|false>>
 function layouts.check(params)
@@ -87,7 +91,7 @@ function layouts.check(params)
     for axis, dim in pairs(splits) do
       if not is_axis(axis) then
         core.error(("plan: params['%s']: there is no mesh axis '%s'%s"):format(pattern, tostring(axis),
-          names_of.hint(axis, axes)))
+          names_of.hint(axis, layouts.axes)))
       end
       local number = math.tointeger(dim)
       if dim ~= false and not (number and number >= 0 and number < 8) then

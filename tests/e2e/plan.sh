@@ -82,10 +82,10 @@ run 1 plan recipe.lua
 says err 'recipe.lua:8' 'plan.zero: ranks'
 recipe 'params = { ["wieght"] = { tp = 0 } }, mesh = { tp = 2 }'
 run 1 plan recipe.lua
-says err "'wieght' names no parameter"
+says err "'wieght' names no parameter; did you mean 'weight'?"
 recipe 'params = { weight = { tp = 2 } }, mesh = { tp = 2 }'
 run 1 plan recipe.lua
-says err "dimension 2 of parameter 'weight'" 'tp=2' 'f32[4,4]'
+says err "dimension 2 of parameter 'weight'" 'tp=2' 'it has 2, counted from 0: f32[4,4]'
 recipe 'params = { weight = { pt = 0 } }'
 run 1 plan recipe.lua
 says err "no mesh axis 'pt'" 'there are dp, fsdp, tp'
@@ -107,3 +107,45 @@ says err 'shard.lua:5' 'axis 2'
 shard '{ pt = 1 }'
 run 1 graph shard.lua
 says err "no mesh axis 'pt'"
+
+# What a recipe and a level can be.
+recipe 'sgl.plan.zero { ranks = 2, level = 4 }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'zero is a level from 0 to 3'
+recipe '"zero"'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'a recipe is what sgl.plan.data, zero, tensor, context or expert give'
+recipe 'sgl.plan.tensor { ranks = 2 }, mesh = { tp = 2 }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'the axis tp is given twice'
+recipe 'sgl.plan.data { ranks = 2, level = 1 }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' "plan.data" "'level'"
+recipe 'params = { ["head weight"] = { tp = 0 } }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'its keys are patterns of names'
+recipe 'params = { weight = 0 }'
+run 1 plan recipe.lua
+says err "params['weight'] must be a table of axes"
+recipe 'params = { weight = { tp = 8 } }'
+run 1 plan recipe.lua
+says err "params['weight'].tp must be a dimension, from 0, or false, not 8"
+
+# A layer is split as it says itself, not as another one whose name its pattern would fit.
+cat >nested.lua <<'END'
+local sgl = require "sgl"
+local nn = sgl.nn
+local model = nn.stack(2, function()
+  local inner, weight = nn.linear(4, 4), nn.parameter { 4, 4, init = nn.init.ones, tp = 0 }
+  return nn.module("block", { inner = inner, weight = weight }, function(x) return inner(sgl.linear(x, weight())) end)
+end)
+return sgl.job {
+  model = model,
+  loss = function(batch) return sgl.mean(sgl.square(model(batch.x))) end,
+  data = sgl.data.batches { feeds = { x = { dtype = "f32", dims = { 8, 4 } } }, next = function() return nil end },
+  optim = sgl.optim.sgd { lr = 0.1 },
+  plan = sgl.plan { mesh = { tp = 2 } },
+}
+END
+run 0 plan nested.lua --format json
+[ "$(number parameter_bytes)" -eq $((2 * (4 * 4 + 2 * 4) * 4)) ] || fail "inner.weight is whole, weight is split"

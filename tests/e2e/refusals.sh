@@ -145,6 +145,8 @@ layer 'embedding(2^8, 8)' 'embedding: vocab must be an integer' '256.0'
 layer 'dropout(1)' 'dropout: rate must be'
 layer 'stack(-1, print)' 'stack: count must be'
 layer 'parameter { 8, 0, init = nn.init.zeros }' 'parameter: extent 2 must be'
+layer 'parameter { 8, 8, init = nn.init.zeros, tp = 2 }' 'parameter: tp is 2, and there are 2 dimensions, counted from 0'
+layer 'parameter { 8, 8, init = nn.init.zeros, pt = 0 }' 'parameter: ' "'pt'"
 layer 'parameter { 8, 8, init = nn.init.normal(0 / 0) }' 'init.normal: std must be' 'not nan'
 bad 5 'local model = sgl.models.llama { vocab = 256, dim = 8, layers = 0, heads = 2, ffn = 8 }' 'models.llama: layers must be'
 bad 5 'local model = sgl.models.gpt2 { vocab = 256, dim = 9, layers = 1, heads = 2, seq = 8 }' 'dim (9)' 'heads (2)'

@@ -1,17 +1,24 @@
 /* shard.c -- layouts over the ranks of a mesh: from the whole step to that of one rank.
  *
- * In: a step over the whole batch, forward, backward and optimizer in one graph; plan->mesh. Out: the same mathematics as one
- * rank of the mesh runs it: local extents, and exchanges where a value is wanted otherwise than it is there.
- *   forms   per axis a value is whole, split along a dimension, or partial (a sum over the axis is owed); feeds begin split
- *           along their rows over the data axes (shard.h)
- *   choose  each node, makers before users, runs along labels of ops.def, or carries sums it is linear in, or takes whole
- *           values: whatever sends the fewest bytes; gradients so stay partial until something that is not linear wants them
+ * In: a step over the whole batch, forward, backward and optimizer in one graph; plan->mesh, plan->layouts. Out: the
+ * same mathematics as one rank of the mesh runs it: local extents, and exchanges where a value is wanted otherwise than
+ * it is there.
+ *   apart   what cannot be split as one becomes what it is made of: means, losses of a split vocabulary, packs
+ *   demand  which values will be wanted in parts, by parameters and states that are kept so
+ *   forms   per axis a value is whole, split along a dimension, or partial (a sum over the axis is owed); feeds begin
+ *           split along their rows over the data axes and along their sequence over cp, parameters and states as
+ *           layouts say (shard.h)
+ *   choose  each node, makers before users, runs along labels of ops.def, or carries sums it is linear in, or takes
+ *           whole values: whatever sends the fewest bytes; gradients so stay partial until something that is not linear
+ *           wants them
+ *   beyond  a few ops run over parts that their labels refuse: a table by rows, extremes, a part of the queries
  *   turn    a value is brought into another form once, and found again by all who want it so
  *   region  loops and branches of the script: carries take the forms in which the body gives them back
- * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because no node
- * divides here: a mean is a sum and a count (means are taken apart first). Ranks with equal parts get equal graphs: what
- * differs between them is read from `coordinate`. */
+ * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because no
+ * node divides here. Ranks with equal parts get equal graphs: what differs between them is read from `coordinate`. */
 #include "passes/shard.h"
+
+#include <stdio.h>
 
 #include "passes/shard_apart.h"
 #include "plan/layout.h"
@@ -123,38 +130,52 @@ static bool learns(const sglir_graph *g)
     return false;
 }
 
-/* A pattern that names nothing is nearly always a misspelling, where all parameters are there; so is a dimension that a parameter
- * has not. The data axes may be given for everything, numbers too. */
+/* The data axes may be given for everything, numbers too; elsewhere a dimension that a parameter has not is a mistake. */
+static sgl_status check_dims(const sglpass_context *context, const sglir_graph *g, const sglir_node *node)
+{
+    const sglplan *plan = context->plan;
+    const char *name = sglir_attr_string(g, node, "name");
+    const sglir_type *type = sglir_type_of(g, node->out_first);
+    int8_t at[SGLIR_AXIS_COUNT];
+    uint64_t named;
+    char text[SGLIR_TYPE_ROOM];
+    sglplan_layout_of(plan, name, false, at, &named);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (at[axis] < type->rank || (SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) continue;
+        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT,
+                            "plan: layouts: dimension %d of parameter '%s' is to be split over %s=%lld, and it has %d, "
+                            "counted from 0: %s",
+                            at[axis], name, sglir_axis_name(axis), (long long)plan->mesh[axis], type->rank,
+                            sglir_type_text(type, text, sizeof text));
+    }
+    return SGL_OK;
+}
+
+/* A pattern that names nothing is nearly always a misspelling, where all parameters are there. */
 static sgl_status check_layouts(const sglpass_context *context, const sglir_graph *g)
 {
+    const char *names[64];
     uint64_t all = 0, named;
     int8_t at[SGLIR_AXIS_COUNT];
-    char type[SGLIR_TYPE_ROOM];
+    int listed = 0;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") != SGL_PARAMETER) continue;
         const char *name = sglir_attr_string(g, node, "name");
-        int rank = sglir_type_of(g, node->out_first)->rank;
-        sglplan_layout_of(context->plan, name, false, at, &named);
+        sglplan_layout_of(context->plan, name, true, at, &named); /* entries of states fit a parameter's, too */
         all |= named;
-        sglplan_layout_of(context->plan, name, true, at, &named);
-        all |= named;
-        sglplan_layout_of(context->plan, name, false, at, &named);
-        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-            if (at[axis] < rank || (SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) continue;
-            return sglcore_fail(
-                context->env, SGL_INVALID_ARGUMENT,
-                "plan: layouts: dimension %d of parameter '%s' is to be split over %s=%lld, and it has %d: %s",
-                at[axis], name, sglir_axis_name(axis), (long long)context->plan->mesh[axis], rank,
-                sglir_type_text(sglir_type_of(g, node->out_first), type, sizeof type));
-        }
+        if (listed < 64) names[listed++] = name;
+        SGLCORE_TRY(check_dims(context, g, node));
     }
+    if (!learns(g)) return SGL_OK;
     const char *pattern;
     size_t length;
-    for (int i = 0; learns(g) && sglplan_layout_entry(context->plan, i, &pattern, &length); i++) {
+    for (int i = 0; sglplan_layout_entry(context->plan, i, &pattern, &length); i++) {
+        char text[64], hint[SGLCORE_HINT_ROOM];
         if (all >> i & 1) continue;
-        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: layouts: '%.*s' names no parameter", (int)length,
-                            pattern);
+        snprintf(text, sizeof text, "%.*s", (int)length, pattern);
+        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: layouts: '%.*s' names no parameter%s",
+                            (int)length, pattern, sglcore_hint(text, names, listed, hint));
     }
     return SGL_OK;
 }

@@ -89,7 +89,7 @@ static sgl_status open_choice(chooser *c, sglpass_way *run)
     sglpass_sharder *s = c->s;
     int64_t count = (int64_t)c->node->arg_count + c->node->out_count;
     c->first = (uint32_t)s->forms.count;
-    SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->forms, s->forms.count + count));
+    SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->forms, count));
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         const sglpass_made *there = sglpass_first(s, arg_of(c, i));
         s->forms.data[s->forms.count++] = there ? there->form : sglpass_form_whole();

@@ -141,7 +141,7 @@ sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run)
 {
     local l = { .s = s, .node = sglir_node_at(s->from, run->node), .run = run };
     int64_t first = s->ids.count, room = (int64_t)l.node->arg_count + l.node->out_count;
-    sgl_status status = sglcore_vec_reserve(s->env, &s->ids, first + room);
+    sgl_status status = sglcore_vec_reserve(s->env, &s->ids, room);
     if (status != SGL_OK) return sglir_stick(s->to, status);
     s->ids.count = first + room;
     for (uint32_t i = 0; i < l.node->arg_count; i++) {

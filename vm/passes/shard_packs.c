@@ -10,7 +10,7 @@
 
 #include "passes/shard_apart.h"
 
-enum { NO_DOMAIN = UINT32_MAX };
+static const uint32_t NO_DOMAIN = UINT32_MAX;
 
 typedef SGLCORE_VEC(int64_t) integers;
 typedef SGLCORE_VEC(double) floats;

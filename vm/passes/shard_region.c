@@ -62,7 +62,7 @@ static sgl_status emit_inside(around *a, uint32_t r, sglir_id made, int64_t args
     const sglir_region *region = region_of(a, r);
     int64_t first = s->ids.count, count = region->parameters.count;
     sglir_type *types = sglcore_alloc(s->env, (size_t)(count + 1) * sizeof *types);
-    sgl_status status = types ? sglcore_vec_reserve(s->env, &s->ids, first + count) : SGL_OUT_OF_MEMORY;
+    sgl_status status = types ? sglcore_vec_reserve(s->env, &s->ids, count) : SGL_OUT_OF_MEMORY;
     if (status == SGL_OK) {
         types[0] = sglir_type_make(SGL_I64, 0, NULL);
         for (int64_t i = 1; i < count; i++) types[i] = *sglir_type_of(s->to, s->ids.data[args + i - 1]);
@@ -173,7 +173,7 @@ static sgl_status emit_for_good(around *a)
     for (uint32_t r = 0; r < a->node->region_count; r++) SGLCORE_TRY(emit_region(a, r, regions[r], ids));
     sglir_named named[16];
     int count = sglir_attrs_named(s->from, a->node, named);
-    SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->ids, s->ids.count + a->count));
+    SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->ids, a->count));
     sglir_id *outs = s->ids.data + s->ids.count;
     sglir_set_origin_of(s->to, &s->from->origins.data[a->node->origin], s->from);
     sglir_emit_regions(s->to, (sglir_op)a->node->op, s->ids.data + ids, (int)a->node->arg_count, named, count, regions,
