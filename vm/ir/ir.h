@@ -15,7 +15,7 @@ typedef uint32_t sglir_id;
 
 /* ---- types -------------------------------------------------------------------------------------------------- */
 
-/* Mesh axes that a layout speaks of. MICRO is the time axis: micro-batches, one after another. */
+/* Mesh axes that a layout speaks of: of ranks, but for MICRO, the time axis: micro-batches, one after another. */
 #define SGLIR_AXIS_MAP(X) X(DP, "dp") X(FSDP, "fsdp") X(TP, "tp") X(PP, "pp") X(EP, "ep") X(CP, "cp") X(MICRO, "micro")
 typedef enum sglir_axis {
 #define SGLIR_AXIS_ENUM(name, text) SGLIR_AXIS_##name,
@@ -339,7 +339,8 @@ bool sglir_constant_value(const sglir_graph *g, sglir_id value, double *out);
 /* How the dimensions of an op's arguments and results belong together: the one description that sharding, micro
  * batching and the cost rules read (as einsum labels: dims with the same label run together). Label values are small
  * numbers from 0; -1 marks a dimension that cannot be split. A label that stands in arguments only is summed over: a
- * result is then partial when it is split. labels_of_result k come after those of the arguments. */
+ * result is then partial when it is split. Labels of results come after those of the arguments. What the pass shard alone
+ * runs over parts (a table by rows, extremes, a part of the queries) has no labels: infer_owed.c knows it. */
 typedef struct sglir_labels {
     int8_t args[16][SGL_MAX_RANK];
     int8_t results[8][SGL_MAX_RANK];

@@ -1,4 +1,4 @@
-/* micro.c -- layouts; today the micro axis: a step over the whole batch becomes loops over micro-batches.
+/* micro.c -- the micro axis, of time: a step over the whole batch becomes loops over micro-batches.
  *
  * In: a step graph over the whole batch, plan->mesh[MICRO] = n. Out: the same mathematics, the batch dimension (dimension
  * 0 of every feed) cut into n parts that loops (SCAN) go through one after another.

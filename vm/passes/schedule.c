@@ -3,9 +3,9 @@
  * In: a graph of kernels. Out: the same nodes, in each region in the best of several orders (schedule_order.c), never a
  * worse one than the given. A unit of work is a node with the views of its results; inputs come first, constants before
  * their first user. What writes a state's new value comes after all that reads the old one, where that is possible, so
- * that `memory` can write it in place. What ranks exchange stays in the order in which it stood: on ranks whose parts have
- * other bytes another order may be the best, and all must exchange in one. Odd invariant: only the lists of nodes in the regions change; ids stay, so a
- * user's id is still larger than its makers'. */
+ * that `memory` can write it in place. What ranks exchange stays in the order in which it stood: on ranks whose parts
+ * have other bytes another order may be the best, and all must exchange in one. Odd invariant: only the lists of nodes in
+ * the regions change; ids stay, so a user's id is still larger than its makers'. */
 #include "passes/alias.h"
 #include "passes/pass.h"
 #include "passes/schedule_order.h"

@@ -1,9 +1,11 @@
 /* shard.h -- inside the pass `shard`: forms of values over the mesh, how a node runs under them, and how a value is brought from
  * one form into another.
  *
- * shard.c walks the graph; shard_choose.c says along which labels a node runs; shard_turn.c turns values from form to form;
- * shard_emit.c emits a node with local extents; shard_region.c does so for loops and branches. Odd invariant: a value of the
- * old graph may stand in the new one in several forms at once; each is made once per region and found again. */
+ * shard.c walks the graph, after shard_apart.c and shard_packs.c took apart what cannot be split as one; shard_demand.c
+ * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_beyond.c which run
+ * without; shard_turn.c turns values from form to form; shard_emit.c emits a node with local extents; shard_region.c does
+ * so for loops and branches. Odd invariant: a value of the old graph may stand in the new one in several forms at once;
+ * each is made once per region and found again. */
 #ifndef SGLPASS_SHARD_H
 #define SGLPASS_SHARD_H
 

@@ -1,10 +1,10 @@
 /* shard_apart.c -- what is taken apart before a step is laid out, because no part of it may be split as one.
  *
- * In: the whole graph. Out: the same mathematics. A mean becomes the sum and the count that it is: over parts it would divide by a
- * local count. Attention whose key heads tp does not divide is given a
- * key head for each query head. A vocabulary loss over a weight whose rows are split, and a linear with a bias over a weight whose columns are,
- * become what they are made of, of which each piece is laid out for itself. A pack of which some members are split (optimizers
- * work on packs) becomes one for those that are whole, and each split one by itself. Odd invariant: extents are whole here. */
+ * In: the whole graph. Out: the same mathematics. A mean becomes the sum and the count that it is: over parts it would
+ * divide by a local count. Attention whose key heads tp does not divide is given a key head for each query head. A
+ * vocabulary loss over a weight whose rows are split, and a linear with a bias over a weight whose columns are, become
+ * what they are made of, of which each piece is laid out for itself. Packs of which some members are split are opened
+ * last (shard_packs.c). Odd invariant: extents are whole here. */
 #include <string.h>
 
 #include "passes/shard_apart.h"

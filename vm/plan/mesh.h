@@ -10,10 +10,10 @@
 
 typedef uint32_t sglplan_axes;
 #define SGLPLAN_AXIS(axis) ((sglplan_axes)1 << (axis))
-/* Axes that hold different samples, for values that are not experts. */
-#define SGLPLAN_STORE_AXES                                                                                             \
-    (SGLPLAN_AXIS(SGLIR_AXIS_DP) | SGLPLAN_AXIS(SGLIR_AXIS_FSDP)) /* a parameter split so is but kept so */
-#define SGLPLAN_DATA_AXES (SGLPLAN_AXIS(SGLIR_AXIS_DP) | SGLPLAN_AXIS(SGLIR_AXIS_FSDP) | SGLPLAN_AXIS(SGLIR_AXIS_EP))
+/* A parameter that is split over one of these is only kept in parts: it is gathered to be worked with. */
+#define SGLPLAN_STORE_AXES (SGLPLAN_AXIS(SGLIR_AXIS_DP) | SGLPLAN_AXIS(SGLIR_AXIS_FSDP))
+/* Axes whose ranks hold different samples: rows of feeds are split over them. */
+#define SGLPLAN_DATA_AXES (SGLPLAN_STORE_AXES | SGLPLAN_AXIS(SGLIR_AXIS_EP))
 
 /* The axes of ranks, from the slowest to the fastest. */
 enum { SGLPLAN_MESH_AXES = SGLIR_AXIS_COUNT - 1 };
