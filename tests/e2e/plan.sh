@@ -149,3 +149,19 @@ return sgl.job {
 END
 run 0 plan nested.lua --format json
 [ "$(number parameter_bytes)" -eq $((2 * (4 * 4 + 2 * 4) * 4)) ] || fail "inner.weight is whole, weight is split"
+
+# A head of its own is handed out by its rows, as the embedding is: of 33 rank 0 has 17.
+head -n 2 nested.lua >head.lua
+cat >>head.lua <<'END'
+local embed, head = nn.embedding(33, 8), nn.head(8, 33)
+local model = nn.module("m", { embed = embed, head = head }, function(tokens) return head(embed(tokens)) end)
+local rows = { dtype = "i32", dims = { 4, 4 } }
+return sgl.job {
+  model = model,
+  loss = function(batch) return nn.cross_entropy(model(batch.tokens), batch.targets) end,
+  data = sgl.data.batches { feeds = { tokens = rows, targets = rows }, next = function() return nil end },
+  optim = sgl.optim.sgd { lr = 0.1 },
+}
+END
+run 0 plan head.lua --mesh tp=2 --format json
+[ "$(number parameter_bytes)" -eq $((2 * 17 * 8 * 4)) ] || fail "the embedding and the head are split over tp"
