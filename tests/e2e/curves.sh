@@ -1,0 +1,12 @@
+#!/bin/sh
+# ctest: serial
+# ctest: timeout 900
+# The curve of a tiny llama under eight plans is that of one rank (scripts/curves, which has more models, plans and steps).
+. "$ROOT/tests/e2e/common.sh"
+if ! command -v mpirun >/dev/null || ! "$SGL" doctor | grep -q 'libsgl_mpi.so$'; then
+    echo "no mpirun, or no module libsgl_mpi.so: nothing of several ranks is tested" >&2
+    exit 77
+fi
+export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's plugins are loaded and unloaded with what they hold
+"$ROOT/scripts/curves" small "$SGL" >curves 2>&1 || { cat curves; fail "a curve is another one"; }
+[ "$(grep -c '^llama' curves)" -eq 8 ] || fail "there are not eight plans"
