@@ -338,10 +338,8 @@ static void test_laid_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_graphs),
-        cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_found_programs),
-        cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_random_graphs),  cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_found_programs), cmocka_unit_test(test_transformer),
         cmocka_unit_test(test_laid_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
