@@ -75,8 +75,8 @@ static void pay_early(sglpass_micro *m)
         sglpass_micro_use *uses = sglpass_micro_uses(m, n);
         bool carries = m->nodes[n].looped && node->region == 0 && node->region_count == 0;
         for (uint32_t i = 0; i < node->arg_count && carries; i++)
-            carries = m->values[uses[i].value].form != SGLPASS_SPLIT && uses[i].mode != SGLPASS_USE_SLICE &&
-                      (uses[i].mode == SGLPASS_USE_WHOLE || m->values[uses[i].value].form == SGLPASS_PARTIAL);
+            carries = m->values[uses[i].value].form != SGLPASS_MICRO_SPLIT && uses[i].mode != SGLPASS_USE_SLICE &&
+                      (uses[i].mode == SGLPASS_USE_WHOLE || m->values[uses[i].value].form == SGLPASS_MICRO_PARTIAL);
         if (!carries || !pays_before(m, node, uses)) continue;
         m->nodes[n].looped = false;
         for (uint32_t i = 0; i < node->arg_count; i++) {
@@ -85,7 +85,7 @@ static void pay_early(sglpass_micro *m)
             count_use(m, &uses[i], 1);
         }
         for (uint32_t r = 0; r < node->out_count; r++) {
-            m->values[node->out_first + r].form = SGLPASS_WHOLE;
+            m->values[node->out_first + r].form = SGLPASS_MICRO_WHOLE;
             m->values[node->out_first + r].dim = -1;
         }
     }
@@ -127,7 +127,7 @@ static void want(sglpass_micro *m, sglpass_micro_use *use)
 {
     sglpass_micro_value *value = &m->values[use->value];
     bool along = use->mode == SGLPASS_USE_LOCAL || use->mode == SGLPASS_USE_SLICE;
-    if (!along || value->form != SGLPASS_WHOLE) return;
+    if (!along || value->form != SGLPASS_MICRO_WHOLE) return;
     if (value->dim < 0) value->dim = use->dim;
     use->mode = value->dim == use->dim ? SGLPASS_USE_LOCAL : SGLPASS_USE_SLICE;
 }
@@ -152,8 +152,8 @@ static void want_local(sglpass_micro *m)
         if (m->nodes[n].looped) {
             for (uint32_t i = 0; i < node->arg_count; i++) want(m, &uses[i]);
             want_yields(m, node);
-        } else if (node->out_count == 1 && node->arg_count <= 16 && m->values[node->out_first].form == SGLPASS_WHOLE &&
-                   m->values[node->out_first].dim >= 0) {
+        } else if (node->out_count == 1 && node->arg_count <= 16 &&
+                   m->values[node->out_first].form == SGLPASS_MICRO_WHOLE && m->values[node->out_first].dim >= 0) {
             sglpass_micro_value *value = &m->values[node->out_first];
             value->remade = sglpass_micro_remake(m, node, value->dim, modes);
             for (uint32_t i = 0; i < node->arg_count && value->remade; i++) want(m, &modes[i]);

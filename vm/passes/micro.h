@@ -13,10 +13,10 @@
 enum { SGLPASS_NO_LEVEL = INT32_MAX, SGLPASS_MOST_LOOPS = 62 };
 
 typedef enum sglpass_micro_form {
-    SGLPASS_WHOLE,   /* made outside of loops */
-    SGLPASS_SPLIT,   /* made in a loop, a part of dimension `dim` per micro-batch */
-    SGLPASS_PARTIAL, /* made in a loop, a sum over micro-batches is owed */
-    SGLPASS_SAME     /* made in a loop, the same in each micro-batch: a counter that turns beside split carries */
+    SGLPASS_MICRO_WHOLE,   /* made outside of loops */
+    SGLPASS_MICRO_SPLIT,   /* made in a loop, a part of dimension `dim` per micro-batch */
+    SGLPASS_MICRO_PARTIAL, /* made in a loop, a sum over micro-batches is owed */
+    SGLPASS_MICRO_SAME     /* made in a loop, the same in each micro-batch: a counter that turns beside split carries */
 } sglpass_micro_form;
 
 typedef struct sglpass_micro_value {

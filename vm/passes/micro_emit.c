@@ -96,7 +96,7 @@ static sglir_id take(emitter *e, const sglpass_micro_use *use)
     }
     if (*local == SGLIR_NONE && inside) return slice(e, use->value, use->dim); /* each time: regions end */
     if (*local == SGLIR_NONE && sliced)
-        *local = value->form == SGLPASS_SAME ? e->rewrite.map[use->value] : slice(e, use->value, value->dim);
+        *local = value->form == SGLPASS_MICRO_SAME ? e->rewrite.map[use->value] : slice(e, use->value, value->dim);
     return *local;
 }
 
@@ -155,7 +155,7 @@ static bool is_own_dim(const emitter *e, const sglpass_micro_use *uses, uint32_t
 {
     for (uint32_t i = 0; i < count; i++) {
         uint8_t form = e->m->values[uses[i].value].form;
-        bool along = uses[i].mode != SGLPASS_USE_WHOLE && form != SGLPASS_PARTIAL && form != SGLPASS_SAME;
+        bool along = uses[i].mode != SGLPASS_USE_WHOLE && form != SGLPASS_MICRO_PARTIAL && form != SGLPASS_MICRO_SAME;
         if (along) return false;
     }
     return true;
@@ -177,11 +177,11 @@ static void gather(emitter *e, sglir_id value)
     if (e->m->values[target].gathered_in != e->loop || e->to->status != SGL_OK) return;
     set_origin(e, value);
     sglir_id args[] = { e->carry[target], e->local[value], SGLIR_NONE };
-    if (v->form == SGLPASS_SAME) {
+    if (v->form == SGLPASS_MICRO_SAME) {
         e->carry[target] = e->local[value];
         return;
     }
-    if (v->form == SGLPASS_PARTIAL) {
+    if (v->form == SGLPASS_MICRO_PARTIAL) {
         e->carry[target] = sglir_emit(e->to, SGLIR_OP_ACCUMULATE, args, 2, NULL, 0, NULL);
         return;
     }
@@ -272,7 +272,7 @@ static sgl_status emit_inside(emitter *e, sglir_id region)
 /* What is made anew: in its place when it is whole, else local. */
 static void put_made(emitter *e, sglir_id value, sglir_id made)
 {
-    if (e->m->values[value].form == SGLPASS_WHOLE)
+    if (e->m->values[value].form == SGLPASS_MICRO_WHOLE)
         e->rewrite.map[value] = made;
     else
         e->local[value] = made;
@@ -333,7 +333,7 @@ static sgl_status emit_control(emitter *e, sglir_id id)
     SGLCORE_TRY(sglir_status(e->to));
     for (uint32_t i = 0; i < use_count; i++) {
         known[i] = e->rewrite.map[uses[i].value];
-        if (e->m->values[uses[i].value].form == SGLPASS_SAME && uses[i].mode == SGLPASS_USE_LOCAL)
+        if (e->m->values[uses[i].value].form == SGLPASS_MICRO_SAME && uses[i].mode == SGLPASS_USE_LOCAL)
             e->rewrite.map[uses[i].value] = args[i];
     }
     SGLCORE_TRY(emit_around(e, id, args, outs));
@@ -341,7 +341,7 @@ static sgl_status emit_control(emitter *e, sglir_id id)
     for (uint32_t r = 0; r < node->out_count; r++) {
         const sglpass_micro_value *value = &e->m->values[node->out_first + r];
         put_made(e, node->out_first + r, outs[r]);
-        check_result(e, id, outs[r], value->form == SGLPASS_SPLIT ? value->dim : -1);
+        check_result(e, id, outs[r], value->form == SGLPASS_MICRO_SPLIT ? value->dim : -1);
     }
     for (uint32_t r = 0; r < node->out_count; r++) gather(e, node->out_first + r);
     return sglir_status(e->to);

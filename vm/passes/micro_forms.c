@@ -41,17 +41,17 @@ bool sglpass_micro_runs_along(const sglpass_micro *m, const sglir_node *node, co
 void sglpass_micro_take_along(const sglpass_micro *m, sglpass_micro_use *use, int dim)
 {
     const sglpass_micro_value *value = &m->values[use->value];
-    use->mode = dim < 0 && value->form == SGLPASS_SAME ? SGLPASS_USE_LOCAL : SGLPASS_USE_WHOLE;
+    use->mode = dim < 0 && value->form == SGLPASS_MICRO_SAME ? SGLPASS_USE_LOCAL : SGLPASS_USE_WHOLE;
     use->dim = (int8_t)dim;
     if (dim < 0) return;
-    bool wanted_so = value->form == SGLPASS_WHOLE && (value->dim < 0 || value->dim == dim);
-    bool fits = wanted_so || (value->form == SGLPASS_SPLIT && value->dim == dim);
+    bool wanted_so = value->form == SGLPASS_MICRO_WHOLE && (value->dim < 0 || value->dim == dim);
+    bool fits = wanted_so || (value->form == SGLPASS_MICRO_SPLIT && value->dim == dim);
     use->mode = fits ? SGLPASS_USE_LOCAL : SGLPASS_USE_SLICE;
 }
 
 static void put_split(sglpass_micro *m, const sglir_node *node, uint32_t result, int dim)
 {
-    m->values[node->out_first + result].form = dim < 0 ? SGLPASS_PARTIAL : SGLPASS_SPLIT;
+    m->values[node->out_first + result].form = dim < 0 ? SGLPASS_MICRO_PARTIAL : SGLPASS_MICRO_SPLIT;
     m->values[node->out_first + result].dim = (int8_t)dim;
 }
 
@@ -61,7 +61,7 @@ static bool split_concat(sglpass_micro *m, const sglir_node *node, sglpass_micro
     int dim = -1, axis = (int)sglir_attr_int(m->from, node, "axis");
     for (uint32_t i = 0; i < node->arg_count && dim < 0; i++) {
         const sglpass_micro_value *value = &m->values[uses[i].value];
-        if (value->form == SGLPASS_SPLIT && value->dim != axis) dim = value->dim;
+        if (value->form == SGLPASS_MICRO_SPLIT && value->dim != axis) dim = value->dim;
     }
     if (dim < 0) return false;
     for (uint32_t i = 0; i < node->arg_count; i++) sglpass_micro_take_along(m, &uses[i], dim);
@@ -77,7 +77,7 @@ static bool split_node(sglpass_micro *m, const sglir_node *node, sglpass_micro_u
     if (!sglir_labels_of(m->from, node, &labels)) return false;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         const sglpass_micro_value *value = &m->values[uses[i].value];
-        if (value->form != SGLPASS_SPLIT) continue;
+        if (value->form != SGLPASS_MICRO_SPLIT) continue;
         int label = labels.args[i][value->dim];
         if (!sglpass_micro_runs_along(m, node, &labels, label)) continue;
         for (uint32_t k = 0; k < node->arg_count; k++)
@@ -112,7 +112,7 @@ static bool bears_partial(const sglpass_micro *m, const sglir_node *node, const 
         bool fits = true;
         for (uint32_t i = 0; i < node->arg_count && fits; i++) {
             const sglpass_micro_value *value = &m->values[uses[i].value];
-            bool partial = value->form == SGLPASS_PARTIAL;
+            bool partial = value->form == SGLPASS_MICRO_PARTIAL;
             fits = in_group(group, length, i) ? partial || value->zero : !partial;
         }
         if (fits) return true;
@@ -125,7 +125,7 @@ static void carry_partial(sglpass_micro *m, const sglir_node *node, sglpass_micr
 {
     for (uint32_t i = 0; i < node->arg_count; i++) {
         sglpass_micro_take_along(m, &uses[i], -1);
-        if (m->values[uses[i].value].form == SGLPASS_PARTIAL) uses[i].mode = SGLPASS_USE_LOCAL;
+        if (m->values[uses[i].value].form == SGLPASS_MICRO_PARTIAL) uses[i].mode = SGLPASS_USE_LOCAL;
     }
     for (uint32_t r = 0; r < node->out_count; r++) put_split(m, node, r, -1);
 }
@@ -138,7 +138,7 @@ static bool keep_same(sglpass_micro *m, const sglir_node *node, sglpass_micro_us
     bool number = node->out_count == 1 && sglir_type_of(m->from, node->out_first)->rank == 0;
     if (!number || !(sglir_ops[node->op].flags & SGLIR_ELEMENTWISE)) return false;
     for (uint32_t i = 0; i < node->arg_count; i++) sglpass_micro_take_along(m, &uses[i], -1);
-    m->values[node->out_first].form = SGLPASS_SAME;
+    m->values[node->out_first].form = SGLPASS_MICRO_SAME;
     return true;
 }
 
@@ -158,6 +158,15 @@ sgl_status sglpass_micro_list_args(sglpass_micro *m, sglir_id id)
     return SGL_OK;
 }
 
+/* Whether other ranks have other rows. */
+static bool has_part(const sglir_type *type)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (type->sharded[axis] == 0) return true;
+    }
+    return false;
+}
+
 static sgl_status split_feed(sglpass_micro *m, const sglir_node *node)
 {
     const sglir_type *type = sglir_type_of(m->from, node->out_first);
@@ -165,9 +174,10 @@ static sgl_status split_feed(sglpass_micro *m, const sglir_node *node)
     if (type->dims[0] % m->parts != 0)
         return sglcore_fail(
             m->env, SGL_INVALID_ARGUMENT,
-            "micro: the feed '%s' has %lld rows, which is no multiple of the plan's %lld micro-batches; "
+            "micro: %sthe feed '%s' has %lld rows, which is no multiple of the plan's %lld micro-batches; "
             "change its first extent or the plan's micro",
-            sglir_attr_string(m->from, node, "name"), (long long)type->dims[0], (long long)m->parts);
+            has_part(type) ? "this rank's part of " : "", sglir_attr_string(m->from, node, "name"),
+            (long long)type->dims[0], (long long)m->parts);
     put_split(m, node, 0, 0);
     return SGL_OK;
 }
@@ -182,12 +192,12 @@ sgl_status sglpass_micro_find_form(sglpass_micro *m, sglir_id id)
     for (uint32_t i = 0; i < node->arg_count; i++) {
         const sglpass_micro_value *value = &m->values[uses[i].value];
         uses[i].mode = SGLPASS_USE_WHOLE;
-        split = split || value->form == SGLPASS_SPLIT;
-        partial = partial || value->form == SGLPASS_PARTIAL;
-        same = same || value->form == SGLPASS_SAME;
+        split = split || value->form == SGLPASS_MICRO_SPLIT;
+        partial = partial || value->form == SGLPASS_MICRO_PARTIAL;
+        same = same || value->form == SGLPASS_MICRO_SAME;
         zero = zero || value->zero;
     }
-    for (uint32_t r = 0; r < node->out_count; r++) sglpass_micro_put(m, node->out_first + r, SGLPASS_WHOLE, -1);
+    for (uint32_t r = 0; r < node->out_count; r++) sglpass_micro_put(m, node->out_first + r, SGLPASS_MICRO_WHOLE, -1);
     m->nodes[id].looped = false;
     if (split) {
         m->nodes[id].looped = split_node(m, node, uses);

@@ -87,7 +87,7 @@ static uint64_t choose_loops(sglpass_micro *m, sglir_id id, uint64_t loops)
     if (loops == first || is_cheap(m, id)) return loops;
     for (uint32_t r = 0; r < node->out_count; r++) {
         const sglpass_micro_value *value = &m->values[node->out_first + r];
-        if (value->form == SGLPASS_PARTIAL && (value->local_in & ~first)) return loops;
+        if (value->form == SGLPASS_MICRO_PARTIAL && (value->local_in & ~first)) return loops;
     }
     return first;
 }
@@ -150,7 +150,7 @@ static void place_whole(sglpass_micro *m, sglir_id id)
 static bool is_term(const sglpass_micro *m, const sglpass_micro_use *use, uint64_t loops)
 {
     const sglpass_micro_value *value = &m->values[use->value];
-    return use->mode == SGLPASS_USE_LOCAL && value->form == SGLPASS_PARTIAL && value->local_uses == 1 &&
+    return use->mode == SGLPASS_USE_LOCAL && value->form == SGLPASS_MICRO_PARTIAL && value->local_uses == 1 &&
            value->whole_uses == 0 && value->local_in == loops;
 }
 
@@ -163,7 +163,7 @@ static void dissolve_sum(sglpass_micro *m, sglir_id id)
     const sglpass_micro_use *uses = sglpass_micro_uses(m, id);
     sglir_id target = node->out_first;
     const sglpass_micro_value *sum = &m->values[target];
-    if (!at->looped || node->op != SGLIR_OP_ADD || sum->form != SGLPASS_PARTIAL) return;
+    if (!at->looped || node->op != SGLIR_OP_ADD || sum->form != SGLPASS_MICRO_PARTIAL) return;
     if (sum->paid_into != SGLIR_NONE) {
         target = sum->paid_into;
     } else if (sum->local_in != 0 || sum->gathered_in < 0) {

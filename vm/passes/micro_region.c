@@ -25,11 +25,11 @@ static void make_whole(sglpass_micro *m, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(m->from, id);
     m->nodes[id].looped = false;
-    for (uint32_t i = 0; i < node->out_count; i++) sglpass_micro_put(m, node->out_first + i, SGLPASS_WHOLE, -1);
+    for (uint32_t i = 0; i < node->out_count; i++) sglpass_micro_put(m, node->out_first + i, SGLPASS_MICRO_WHOLE, -1);
     for (uint32_t r = 0; r < node->region_count; r++) {
         const sglir_region *region = region_at(m, node->region_first + r);
         for (int64_t i = 0; i < region->parameters.count; i++)
-            sglpass_micro_put(m, region->parameters.data[i], SGLPASS_WHOLE, -1);
+            sglpass_micro_put(m, region->parameters.data[i], SGLPASS_MICRO_WHOLE, -1);
         for (int64_t n = 0; n < region->nodes.count; n++) {
             make_whole(m, region->nodes.data[n]);
             m->nodes[region->nodes.data[n]].use_count = 0;
@@ -61,7 +61,7 @@ static sgl_status take_whole(sglpass_micro *m, sglir_id id, bool *good)
     const sglpass_micro_use *uses = sglpass_micro_uses(m, id);
     *good = true;
     for (uint32_t i = 0; i < m->nodes[id].use_count; i++)
-        *good = *good && !(is_inside(m, uses[i].value) && m->values[uses[i].value].form != SGLPASS_WHOLE);
+        *good = *good && !(is_inside(m, uses[i].value) && m->values[uses[i].value].form != SGLPASS_MICRO_WHOLE);
     return l.status;
 }
 
@@ -74,7 +74,7 @@ static bool takes_as_made(const sglpass_micro *m, sglir_id id)
 {
     const sglpass_micro_use *uses = sglpass_micro_uses(m, id);
     for (uint32_t i = 0; i < m->nodes[id].use_count; i++) {
-        bool whole = !is_inside(m, uses[i].value) || m->values[uses[i].value].form == SGLPASS_WHOLE;
+        bool whole = !is_inside(m, uses[i].value) || m->values[uses[i].value].form == SGLPASS_MICRO_WHOLE;
         if (!whole && uses[i].mode != SGLPASS_USE_LOCAL) return false;
     }
     return true;
@@ -103,8 +103,8 @@ static void start_carries(sglpass_micro *m, const sglir_node *node)
     for (uint32_t i = 0; i < node->arg_count; i++) {
         sglir_id arg = sglir_arg(m->from, node, i);
         const sglpass_micro_value *from = &m->values[arg];
-        bool local = from->form == SGLPASS_SPLIT || from->form == SGLPASS_PARTIAL;
-        sglpass_micro_put(m, node->out_first + i, local ? from->form : SGLPASS_WHOLE, local ? from->dim : -1);
+        bool local = from->form == SGLPASS_MICRO_SPLIT || from->form == SGLPASS_MICRO_PARTIAL;
+        sglpass_micro_put(m, node->out_first + i, local ? from->form : SGLPASS_MICRO_WHOLE, local ? from->dim : -1);
         m->values[node->out_first + i].zero = !local && is_zero(m, arg);
     }
 }
@@ -112,7 +112,7 @@ static void start_carries(sglpass_micro *m, const sglir_node *node)
 static void hand_carries(sglpass_micro *m, const sglir_node *node, sglir_id region)
 {
     const sglir_region *at = region_at(m, region);
-    sglpass_micro_put(m, at->parameters.data[0], SGLPASS_WHOLE, -1);
+    sglpass_micro_put(m, at->parameters.data[0], SGLPASS_MICRO_WHOLE, -1);
     for (uint32_t i = 0; i < node->out_count; i++) {
         const sglpass_micro_value *carry = &m->values[node->out_first + i];
         sglpass_micro_put(m, at->parameters.data[i + 1], carry->form, carry->dim);
@@ -125,20 +125,20 @@ static bool meet_yield(sglpass_micro *m, sglir_id result, sglir_id yielded, bool
 {
     sglpass_micro_value *carry = &m->values[result];
     const sglpass_micro_value *made = &m->values[yielded];
-    bool local = made->form == SGLPASS_SPLIT || made->form == SGLPASS_PARTIAL;
-    if (carry->form == SGLPASS_WHOLE && local) {
-        *good = *good && (made->form == SGLPASS_SPLIT || carry->zero);
+    bool local = made->form == SGLPASS_MICRO_SPLIT || made->form == SGLPASS_MICRO_PARTIAL;
+    if (carry->form == SGLPASS_MICRO_WHOLE && local) {
+        *good = *good && (made->form == SGLPASS_MICRO_SPLIT || carry->zero);
         sglpass_micro_put(m, result, made->form, made->dim);
         return true;
     }
-    if (carry->form == SGLPASS_WHOLE) {
+    if (carry->form == SGLPASS_MICRO_WHOLE) {
         bool news = carry->zero && !is_zero(m, yielded);
         if (news) carry->zero = false;
         return news;
     }
     if (local)
         *good = *good && made->form == carry->form && made->dim == carry->dim;
-    else if (carry->form == SGLPASS_PARTIAL)
+    else if (carry->form == SGLPASS_MICRO_PARTIAL)
         *good = *good && is_zero(m, yielded);
     return false;
 }
@@ -158,7 +158,7 @@ static bool meet_yields(sglpass_micro *m, const sglir_node *node, bool *good)
 
 static bool is_settled(const sglpass_micro *m, sglir_id predicate)
 {
-    return !is_inside(m, predicate) || m->values[predicate].form == SGLPASS_WHOLE;
+    return !is_inside(m, predicate) || m->values[predicate].form == SGLPASS_MICRO_WHOLE;
 }
 
 static sgl_status form_loop(sglpass_micro *m, const sglir_node *node, bool *good)
@@ -181,10 +181,10 @@ static sgl_status form_loop(sglpass_micro *m, const sglir_node *node, bool *good
 static void join_yields(sglpass_micro *m, sglir_id result, sglir_id a, sglir_id b, bool *good)
 {
     const sglpass_micro_value *one = &m->values[a], *other = &m->values[b];
-    bool a_local = one->form == SGLPASS_SPLIT || one->form == SGLPASS_PARTIAL;
-    bool b_local = other->form == SGLPASS_SPLIT || other->form == SGLPASS_PARTIAL;
+    bool a_local = one->form == SGLPASS_MICRO_SPLIT || one->form == SGLPASS_MICRO_PARTIAL;
+    bool b_local = other->form == SGLPASS_MICRO_SPLIT || other->form == SGLPASS_MICRO_PARTIAL;
     const sglpass_micro_value *local = a_local ? one : other;
-    sglpass_micro_put(m, result, SGLPASS_WHOLE, -1);
+    sglpass_micro_put(m, result, SGLPASS_MICRO_WHOLE, -1);
     if (!a_local && !b_local) {
         m->values[result].zero = is_zero(m, a) && is_zero(m, b) && (one->zero || other->zero);
         return;
@@ -192,7 +192,7 @@ static void join_yields(sglpass_micro *m, sglir_id result, sglir_id a, sglir_id 
     sglpass_micro_put(m, result, local->form, local->dim);
     if (a_local && b_local)
         *good = *good && one->form == other->form && one->dim == other->dim;
-    else if (local->form == SGLPASS_PARTIAL)
+    else if (local->form == SGLPASS_MICRO_PARTIAL)
         *good = *good && is_zero(m, a_local ? b : a);
 }
 
@@ -213,10 +213,10 @@ static sglpass_micro_use take_as(const sglpass_micro *m, sglir_id value, sglir_i
 {
     sglpass_micro_use use = { .value = value, .mode = SGLPASS_USE_WHOLE };
     const sglpass_micro_value *like = &m->values[result];
-    if (like->form != SGLPASS_PARTIAL)
-        sglpass_micro_take_along(m, &use, like->form == SGLPASS_SPLIT ? like->dim : -1);
+    if (like->form != SGLPASS_MICRO_PARTIAL)
+        sglpass_micro_take_along(m, &use, like->form == SGLPASS_MICRO_SPLIT ? like->dim : -1);
     else
-        use.mode = m->values[value].form == SGLPASS_PARTIAL ? SGLPASS_USE_LOCAL : SGLPASS_USE_ZEROS;
+        use.mode = m->values[value].form == SGLPASS_MICRO_PARTIAL ? SGLPASS_USE_LOCAL : SGLPASS_USE_ZEROS;
     return use;
 }
 
@@ -233,10 +233,10 @@ static bool has_parts(const sglpass_micro *m, sglir_id id)
     const sglir_node *node = sglir_node_at(m->from, id);
     const sglpass_micro_use *uses = sglpass_micro_uses(m, id);
     for (uint32_t k = 0; k < node->out_count; k++) {
-        if (m->values[node->out_first + k].form == SGLPASS_SPLIT) return true;
+        if (m->values[node->out_first + k].form == SGLPASS_MICRO_SPLIT) return true;
     }
     for (uint32_t i = 0; i < m->nodes[id].use_count; i++) {
-        if (uses[i].mode == SGLPASS_USE_LOCAL && m->values[uses[i].value].form == SGLPASS_SPLIT) return true;
+        if (uses[i].mode == SGLPASS_USE_LOCAL && m->values[uses[i].value].form == SGLPASS_MICRO_SPLIT) return true;
     }
     for (uint32_t r = 0; r < node->region_count; r++) {
         const sglir_region *region = region_at(m, node->region_first + r);
@@ -254,7 +254,7 @@ static sgl_status form_control(sglpass_micro *m, sglir_id id, bool *good)
     *good = sglir_is_control(node);
     if (*good) SGLCORE_TRY(sglir_is_loop(node) ? form_loop(m, node, good) : form_branch(m, node, good));
     for (uint32_t i = 0; i < node->out_count && *good; i++)
-        local = local || m->values[node->out_first + i].form != SGLPASS_WHOLE;
+        local = local || m->values[node->out_first + i].form != SGLPASS_MICRO_WHOLE;
     *good = *good && local; /* else nothing of it has parts */
     if (!*good) return SGL_OK;
     SGLCORE_TRY(sglpass_micro_list_args(m, id));
@@ -276,7 +276,8 @@ sgl_status sglpass_micro_form_control(sglpass_micro *m, sglir_id id)
     SGLCORE_TRY(form_control(m, id, &good));
     if (!good || !has_parts(m, id)) return take_whole(m, id, &good);
     for (uint32_t i = 0; i < node->out_count; i++) {
-        if (m->values[node->out_first + i].form == SGLPASS_WHOLE) m->values[node->out_first + i].form = SGLPASS_SAME;
+        if (m->values[node->out_first + i].form == SGLPASS_MICRO_WHOLE)
+            m->values[node->out_first + i].form = SGLPASS_MICRO_SAME;
     }
     return SGL_OK;
 }
@@ -290,7 +291,7 @@ static sgl_status need(sglpass_micro *m, int64_t first, sglpass_micro_use use)
     sglpass_micro_value *value = &m->values[use.value];
     if (use.mode == SGLPASS_USE_ZEROS) return SGL_OK;
     if (is_inside(m, use.value)) {
-        if (use.mode == SGLPASS_USE_LOCAL && (value->form != SGLPASS_WHOLE || value->remade))
+        if (use.mode == SGLPASS_USE_LOCAL && (value->form != SGLPASS_MICRO_WHOLE || value->remade))
             value->local_in = 1;
         else
             value->whole_at = 0;
