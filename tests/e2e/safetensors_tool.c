@@ -43,6 +43,7 @@ static int make_sources(tensor *tensors, sglstore_source *sources, bool all)
     }
     for (int i = 0; i < count; i++) {
         sources[i].name = tensors[i].name;
+        sources[i].box = NULL; /* the whole */
         sources[i].role = i % 2 ? SGL_STATE : SGL_PARAMETER;
         sources[i].user = &tensors[i];
         sources[i].read = read_tensor;

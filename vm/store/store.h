@@ -100,7 +100,8 @@ static inline bool sglstore_is_made(const char *name) { return name[0] == '~'; }
 sgl_status sglstore_checkpoint_load(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
                                     bool parameters_only);
 
-/* The same by several ranks: `begin` checks all but the data, `check` the data of this rank's share, `read` calls the targets. None of them reads before all have checked. Path and targets outlive it; `end` after a failure too, NULL is allowed. */
+/* The same by several ranks: `begin` checks all but the data, `check` the data of this rank's share, `read` calls the targets.
+ * None of them reads before all have checked. Path and targets outlive it; `end` after a failure too, NULL is allowed. */
 typedef struct sglstore_loading sglstore_loading;
 sgl_status sglstore_load_begin(sglcore_env *env, const char *path, const sglstore_target *targets, int64_t count,
                                bool parameters_only, sglstore_loading **loading);
