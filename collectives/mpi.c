@@ -5,8 +5,12 @@
  * groups is a tag. No message, a piece or a beat, comes near 2^31 bytes, so MPI 3's int counts are enough. MPI is joined once in a
  * process, that is MPI's rule: a second open is refused. Odd invariant: the module is linked with MPI and libc alone, and
  * stays loaded, since MPI's own plugins do not survive an unloading. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include <mpi.h>
 
@@ -39,6 +43,17 @@ static void mpi_about(char *text, size_t room)
     snprintf(text, room, "%s", version);
 }
 
+/* Until the world is joined nobody watches: MPI_Init waits for ever for a launcher that was killed meanwhile. A process that has
+ * computed nothing yet ends with it. */
+static void end_with_launcher(bool on)
+{
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, on ? SIGKILL : 0);
+#else
+    (void)on;
+#endif
+}
+
 static bool start_mpi(void)
 {
     int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
@@ -54,7 +69,10 @@ static bool start_mpi(void)
         return false;
     }
     world.ours = !initialized;
-    if (world.ours) return good(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+    if (world.ours) {
+        end_with_launcher(true);
+        return good(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread");
+    }
     if (!good(MPI_Query_thread(&level), "MPI_Query_thread")) return false;
     if (level >= MPI_THREAD_MULTIPLE) return true;
     snprintf(world.why, sizeof world.why,
@@ -68,7 +86,7 @@ static bool copy_world(MPI_Comm *copy)
            good(MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
-static bool mpi_open(void **link, int *rank, int *size, int *channels)
+static bool join(void **link, int *rank, int *size, int *channels)
 {
     int *most, found = 0;
     if (!start_mpi()) return false;
@@ -82,6 +100,13 @@ static bool mpi_open(void **link, int *rank, int *size, int *channels)
     *channels = !found ? 32767 : *most < 1 << 24 ? *most : 1 << 24;
     *link = &world;
     return true;
+}
+
+static bool mpi_open(void **link, int *rank, int *size, int *channels)
+{
+    bool joined = join(link, rank, size, channels);
+    if (world.ours) end_with_launcher(false);
+    return joined;
 }
 
 /* MPI_Finalize waits for all ranks: after a failure it would wait for ever, so MPI is left as it is, and the launcher sees the
