@@ -3,6 +3,7 @@
 --- Odd invariant: where a formula has a kink, its gradient there is PyTorch's.
 
 local core = require "sgl.core"
+local layouts = require "sgl.plan.layouts"
 local names_of = require "sgl.names"
 local trace = require "sgl.trace"
 
@@ -35,8 +36,6 @@ return function(ops)
 
   ---- layout ----
 
-  local mesh_axes = { "dp", "fsdp", "tp", "pp", "ep", "cp", "micro" } -- in the core's order
-
   --- x, laid out over a mesh: sgl.shard(x, { tp = 1 }) splits its second dimension over tp from here on, as far as what
   --- follows goes along. A mesh without the axis, or no mesh, changes nothing; the numbers are the same under all.
   function fn.shard(x, layout)
@@ -44,14 +43,15 @@ return function(ops)
       core.error("shard: give a tensor and a table of axes, such as sgl.shard(x, { tp = 1 })")
     end
     local split, known = {}, {}
-    for i, axis in ipairs(mesh_axes) do
-      known[axis] = axis ~= "micro"
+    for i, axis in ipairs(layouts.axes) do
+      known[axis] = true
       split[i] = layout[axis] ~= nil and axis_of("shard", x, layout[axis]) or -1
     end
+    split[#split + 1] = -1 -- micro-batches, which no script lays out
     for axis in pairs(layout) do
       if not known[axis] then
         core.error(("shard: there is no mesh axis '%s'%s"):format(tostring(axis),
-          names_of.hint(tostring(axis), mesh_axes)))
+          names_of.hint(tostring(axis), layouts.axes)))
       end
     end
     return core.emit("laid_out", { x }, { split = split })

@@ -7,7 +7,7 @@
 local core = require "sgl.core"
 local names_of = require "sgl.names"
 
-local layouts = { axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" } } -- of a mesh
+local layouts = { axes = { "dp", "fsdp", "tp", "pp", "ep", "cp" } } -- of a mesh, in the core's order
 
 local function is_axis(name)
   for _, axis in ipairs(layouts.axes) do

@@ -57,12 +57,12 @@ says out 'resumed sgl.run/step-00000003' 'saved sgl.run/step-00000006'
 [ "$(grep -c '^resumed' out)" -eq 1 ] && [ "$(grep -c step_ms sgl.run.log)" -eq 6 ] || fail "more than one rank tells it"
 
 # The launcher of the manifest, with the volume here and two ranks.
-mkdir work
-cp "$LLAMA" work/llama.lua
-cp text work/book.txt
-sed -e "s|^/work|$SCRATCH/work|" -e 's/^8$/2/' -e 's/^dp=8$/dp=2/' args >here
+mkdir volume
+cp "$LLAMA" volume/llama.lua
+cp text volume/book.txt
+sed -e "s|^/mnt/sgl|$SCRATCH/volume|" -e 's/^8$/2/' -e 's/^dp=8$/dp=2/' args >here
 set --
 while read -r word; do set -- "$@" "$word"; done <here
 # shellcheck disable=SC2086
 timeout -k 5 120 mpirun --oversubscribe "$@" $TINY --steps 3 >out 2>err </dev/null || fail "the launcher's arguments failed"
-says out 'work/llama.run/step-00000003'
+says out 'volume/llama.run/step-00000003'

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "passes/pass.h"
+#include "micro_fault.h"
 #include "tests/support/ir_case.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/transformer_graph.h"
@@ -190,18 +190,6 @@ static void test_coupled_batches(void **state)
 }
 
 /* ---- failing allocations ------------------------------------------------------------------------------------------- */
-
-static sgl_status cut_expanded(sglcore_env *env, void *context)
-{
-    sglir_graph *g = context, *parts = NULL;
-    sglplan plan;
-    sglplan_init(&plan);
-    plan.mesh[SGLIR_AXIS_MICRO] = 4;
-    sglpass_context told = { .env = env, .plan = &plan };
-    sgl_status status = sglpass_micro_split(&told, g, &parts);
-    sglir_graph_free(parts);
-    return status;
-}
 
 static void test_failing_allocations(void **state)
 {

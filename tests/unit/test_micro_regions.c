@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "passes/pass.h"
+#include "micro_fault.h"
 #include "tests/support/ir_case.h"
 
 /* Loops of the cases turn 3 or 5 times, micro-batches are 2 or 4. In every case x is a feed of 4 rows. */
@@ -453,18 +453,6 @@ static void test_cases(void **state)
         sglir_graph_free(g);
     }
     assert_int_equal(env.bytes_in_use, 0);
-}
-
-static sgl_status cut_expanded(sglcore_env *env, void *context)
-{
-    sglir_graph *parts = NULL;
-    sglplan plan;
-    sglplan_init(&plan);
-    plan.mesh[SGLIR_AXIS_MICRO] = 4;
-    sglpass_context told = { .env = env, .plan = &plan };
-    sgl_status status = sglpass_micro_split(&told, context, &parts);
-    sglir_graph_free(parts);
-    return status;
 }
 
 static void test_failing_allocations(void **state)

@@ -79,10 +79,7 @@ static inline int64_t sglexec_turns(const sglexec_instruction *i)
 }
 
 /* What ranks exchange, or which of them this one is: replay runs it itself, and no device is asked (exec/net.h). */
-static inline bool sglexec_is_exchange(const sglexec_instruction *i)
-{
-    return (sglir_ops[i->op].flags & SGLIR_EXCHANGE) != 0 || i->op == SGLIR_OP_COORDINATE || i->op == SGLIR_OP_SHARE;
-}
+static inline bool sglexec_is_exchange(const sglexec_instruction *i) { return sglir_is_among_ranks((sglir_op)i->op); }
 
 /* From a graph of stage PLACED. */
 sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program);

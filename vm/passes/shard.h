@@ -26,8 +26,7 @@ typedef struct sglpass_form {
 /* How one node runs. */
 typedef struct sglpass_way {
     sglir_id node;
-    uint32_t form_first;            /* sharder->forms: of each argument, then of each result */
-    int8_t label[SGLIR_AXIS_COUNT]; /* along which it runs, -1: none */
+    uint32_t form_first; /* sharder->forms: of each argument, then of each result */
 } sglpass_way;
 
 typedef struct sglpass_made {
@@ -58,7 +57,6 @@ static inline int64_t sglpass_extent(const sglpass_sharder *s, int axis)
 }
 
 sglpass_form sglpass_form_whole(void);
-bool sglpass_form_equal(const sglpass_sharder *s, sglir_id value, const sglpass_form *a, const sglpass_form *b);
 /* The local extent of an extent that is split over `axes`, cut at multiples of unit. */
 int64_t sglpass_local(const sglpass_sharder *s, int64_t extent, int64_t unit, sglplan_axes axes);
 sglplan_axes sglpass_axes_of(const sglpass_form *form, int at); /* those that have `at` */
@@ -101,19 +99,6 @@ void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *a
 bool sglpass_emit_extreme(sglpass_sharder *s, const sglpass_way *run, sglir_id x, sglir_id *out);
 
 /* ---- nodes (shard_choose.c, shard_emit.c, shard_region.c) ------------------------------------------------------------ */
-
-/* Labels of a node over its old, whole types; of concat and its like too. */
-typedef struct sglpass_labels {
-    const sglir_node *node;
-    bool known, joins; /* joins: a concat, whose labels are dimensions */
-    int joined;
-    sglir_labels labels;
-} sglpass_labels;
-
-void sglpass_labels_read(const sglpass_sharder *s, sglir_id node, sglpass_labels *labels);
-int sglpass_arg_dim(const sglpass_labels *l, uint32_t arg, int label); /* -1: it has none */
-int sglpass_result_dim(const sglpass_labels *l, uint32_t result, int label);
-int sglpass_arg_label(const sglpass_labels *l, uint32_t arg, int dim); /* -1: it cannot be split */
 
 /* How the node runs where it costs least; forms are pushed onto s->forms. */
 sgl_status sglpass_choose(sglpass_sharder *s, sglir_id node, sglpass_way *run);

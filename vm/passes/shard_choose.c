@@ -7,9 +7,17 @@
 
 #include "passes/shard.h"
 
+/* Labels of a node over its old, whole types; of concat too. */
+typedef struct labels_of_node {
+    const sglir_node *node;
+    bool known, joins; /* joins: a concat, whose labels are dimensions */
+    int joined;
+    sglir_labels labels;
+} labels_of_node;
+
 /* ---- labels -------------------------------------------------------------------------------------------------------- */
 
-void sglpass_labels_read(const sglpass_sharder *s, sglir_id id, sglpass_labels *l)
+static void read_labels(const sglpass_sharder *s, sglir_id id, labels_of_node *l)
 {
     const sglir_node *node = sglir_node_at(s->from, id);
     l->node = node;
@@ -26,17 +34,17 @@ static int dim_of(const int8_t *row, int label)
     return -1;
 }
 
-int sglpass_arg_dim(const sglpass_labels *l, uint32_t arg, int label)
+static int arg_dim(const labels_of_node *l, uint32_t arg, int label)
 {
     return l->joins ? label : dim_of(l->labels.args[arg], label);
 }
 
-int sglpass_result_dim(const sglpass_labels *l, uint32_t result, int label)
+static int result_dim(const labels_of_node *l, uint32_t result, int label)
 {
     return l->joins ? label : dim_of(l->labels.results[result], label);
 }
 
-int sglpass_arg_label(const sglpass_labels *l, uint32_t arg, int dim)
+static int arg_label(const labels_of_node *l, uint32_t arg, int dim)
 {
     if (!l->known) return -1;
     if (l->joins) return dim == l->joined ? -1 : dim;
@@ -44,7 +52,7 @@ int sglpass_arg_label(const sglpass_labels *l, uint32_t arg, int dim)
     return label >= 0 && (l->labels.refused >> label & 1) == 0 ? label : -1;
 }
 
-static int label_of_result(const sglpass_labels *l, int dim)
+static int label_of_result(const labels_of_node *l, int dim)
 {
     if (!l->known) return -1;
     if (l->joins) return dim == l->joined ? -1 : dim;
@@ -52,7 +60,7 @@ static int label_of_result(const sglpass_labels *l, int dim)
     return label >= 0 && (l->labels.refused >> label & 1) == 0 ? label : -1;
 }
 
-static bool is_summed(const sglpass_labels *l, int label) { return !l->joins && (l->labels.summed >> label & 1) != 0; }
+static bool is_summed(const labels_of_node *l, int label) { return !l->joins && (l->labels.summed >> label & 1) != 0; }
 
 /* How much arithmetic weighs as much as a byte that is sent: between what a cluster of GPUs has (some 1,000) and what ranks of one
  * machine have (some 100). Without it a product would be made whole by every rank rather than a sum paid. */
@@ -63,7 +71,7 @@ static const double FLOPS_PER_BYTE = 256;
 typedef struct chooser {
     sglpass_sharder *s;
     const sglir_node *node;
-    sglpass_labels labels;
+    labels_of_node labels;
     uint32_t first;    /* s->forms: of arguments, then of results */
     double flops;      /* of the whole node */
     const char *group; /* of the column linear, in which sums are carried; NULL: none are yet */
@@ -96,7 +104,6 @@ static sgl_status open_choice(chooser *c, sglpass_way *run)
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) s->forms.data[s->forms.count++] = sglpass_form_whole();
     run->form_first = c->first;
-    memset(run->label, -1, sizeof run->label);
     return SGL_OK;
 }
 
@@ -132,20 +139,20 @@ static int64_t units_of(const chooser *c, int label)
 {
     int64_t least = INT64_MAX;
     for (uint32_t r = 0; r < c->node->out_count; r++) {
-        int dim = sglpass_result_dim(&c->labels, r, label);
+        int dim = result_dim(&c->labels, r, label);
         if (dim < 0 && !is_summed(&c->labels, label)) return 0;
         if (dim >= 0 && result_extent(c, r, dim) < least) least = result_extent(c, r, dim);
     }
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        int dim = sglpass_arg_dim(&c->labels, i, label);
+        int dim = arg_dim(&c->labels, i, label);
         if (dim >= 0 && arg_extent(c, i, dim) < least) least = arg_extent(c, i, dim);
     }
     for (uint32_t r = 0; r < c->node->out_count && least > 0; r++) {
-        int dim = sglpass_result_dim(&c->labels, r, label);
+        int dim = result_dim(&c->labels, r, label);
         if (dim >= 0 && result_extent(c, r, dim) % least != 0) return 0;
     }
     for (uint32_t i = 0; i < c->node->arg_count && least > 0; i++) {
-        int dim = sglpass_arg_dim(&c->labels, i, label);
+        int dim = arg_dim(&c->labels, i, label);
         if (dim >= 0 && arg_extent(c, i, dim) % least != 0) return 0;
     }
     return least == INT64_MAX ? 0 : least;
@@ -155,7 +162,7 @@ static int64_t units_of(const chooser *c, int label)
 static int64_t together(const chooser *c, int label, int64_t units)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        int dim = sglpass_arg_dim(&c->labels, i, label);
+        int dim = arg_dim(&c->labels, i, label);
         if (dim < 0 || sglpass_axes_of(arg_form(c, i), dim) == 0) continue;
         int64_t each = arg_extent(c, i, dim) / units, unit = arg_form(c, i)->unit[dim];
         return unit % each == 0 ? unit / each : 1;
@@ -169,7 +176,7 @@ static bool has_enough(const chooser *c, int axis, int label)
     int64_t units = units_of(c, label), parts = sglpass_extent(c->s, axis);
     if (c->node->op != SGLIR_OP_ATTENTION && c->node->op != SGLIR_OP_ATTENTION_GRAD) return units > 0;
     const sglpass_form *q = arg_form(c, 0);
-    int dim = sglpass_arg_dim(&c->labels, 0, label);
+    int dim = arg_dim(&c->labels, 0, label);
     for (int other = 0; other < axis; other++) parts *= q->at[other] == dim ? sglpass_extent(c->s, other) : 1;
     return dim == 0 ? units > 0 : units > 0 && units / together(c, label, units) >= parts;
 }
@@ -178,7 +185,7 @@ static double price_along(const chooser *c, int axis, int label)
 {
     bill b = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        int dim = sglpass_arg_dim(&c->labels, i, label);
+        int dim = arg_dim(&c->labels, i, label);
         add_arg(&b, i, dim < 0 ? SGLPASS_WHOLE : dim);
     }
     return b.price;
@@ -188,12 +195,12 @@ static double price_along(const chooser *c, int axis, int label)
 static void run_along(const chooser *c, int axis, int label, int64_t units, int64_t size)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        int dim = sglpass_arg_dim(&c->labels, i, label);
+        int dim = arg_dim(&c->labels, i, label);
         arg_form(c, i)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_WHOLE : dim);
         if (dim >= 0) arg_form(c, i)->unit[dim] = arg_extent(c, i, dim) / units * size;
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) {
-        int dim = sglpass_result_dim(&c->labels, r, label);
+        int dim = result_dim(&c->labels, r, label);
         result_form(c, r)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_PARTIAL : dim);
         if (dim >= 0) result_form(c, r)->unit[dim] = result_extent(c, r, dim) / units * size;
     }
@@ -310,7 +317,7 @@ static bool is_worked_on(const chooser *c, uint32_t i, int axis)
     return (sglir_ops[c->node->op].flags & SGLIR_ELEMENTWISE) != 0;
 }
 
-static void choose_axis(chooser *c, int axis, sglpass_way *run)
+static void choose_axis(chooser *c, int axis)
 {
     int best = -1;
     const char *carried = NULL;
@@ -321,7 +328,7 @@ static void choose_axis(chooser *c, int axis, sglpass_way *run)
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         int dim = arg_form(c, i)->at[axis];
         if (dim == SGLPASS_PARTIAL) dim = c->s->demands[(int64_t)arg_of(c, i) * SGLIR_AXIS_COUNT + axis];
-        int label = dim >= 0 ? sglpass_arg_label(&c->labels, i, dim) : -1;
+        int label = dim >= 0 ? arg_label(&c->labels, i, dim) : -1;
         if (label < 0 || !has_enough(c, axis, label) || !is_worked_on(c, i, axis)) continue;
         double price = price_along(c, axis, label) + work / parts;
         if (best < 0 ? price > least : price >= least) continue;
@@ -346,18 +353,17 @@ static void choose_axis(chooser *c, int axis, sglpass_way *run)
         run_along(c, axis, best, units_of(c, best), together(c, best, units_of(c, best)));
     else
         for (uint32_t i = 0; i < c->node->arg_count; i++) arg_form(c, i)->at[axis] = SGLPASS_WHOLE;
-    run->label[axis] = (int8_t)best;
 }
 
 sgl_status sglpass_choose(sglpass_sharder *s, sglir_id id, sglpass_way *run)
 {
     chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
     run->node = id;
-    sglpass_labels_read(s, id, &c.labels);
+    read_labels(s, id, &c.labels);
     c.flops = sglplan_cost_of(s->from, id).flops;
     SGLCORE_TRY(open_choice(&c, run));
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (sglpass_extent(s, axis) > 1) choose_axis(&c, axis, run);
+        if (sglpass_extent(s, axis) > 1) choose_axis(&c, axis);
     }
     return SGL_OK;
 }
@@ -377,7 +383,7 @@ bool sglpass_choose_along(sglpass_sharder *s, sglir_id id, const sglpass_form *w
     bool generates = (sglir_ops[c.node->op].flags & SGLIR_GENERATOR) != 0;
     double price = 0;
     run->node = id;
-    sglpass_labels_read(s, id, &c.labels);
+    read_labels(s, id, &c.labels);
     if (open_choice(&c, run) != SGL_OK || sglpass_axes_of(wanted, SGLPASS_PARTIAL) != 0) return false;
     if (generates && !makes_parts(c.node, wanted)) return false;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -388,7 +394,6 @@ bool sglpass_choose_along(sglpass_sharder *s, sglir_id id, const sglpass_form *w
         int64_t units = label < 0 ? 0 : units_of(&c, label);
         if (units == 0 || wanted->unit[dim] % (result_extent(&c, 0, dim) / units) != 0) return false;
         run_along(&c, axis, label, units, wanted->unit[dim] / (result_extent(&c, 0, dim) / units));
-        run->label[axis] = (int8_t)label;
     }
     for (uint32_t i = 0; i < c.node->arg_count; i++) price += sglpass_price(s, arg_of(&c, i), arg_form(&c, i));
     *result_form(&c, 0) = *wanted;

@@ -49,7 +49,7 @@ static bool cut_alike(const sglpass_sharder *s, sglir_id value, int dim, const s
            (is_even(s, extent, a->unit[dim], axes) && is_even(s, extent, b->unit[dim], axes));
 }
 
-bool sglpass_form_equal(const sglpass_sharder *s, sglir_id value, const sglpass_form *a, const sglpass_form *b)
+static bool same_form(const sglpass_sharder *s, sglir_id value, const sglpass_form *a, const sglpass_form *b)
 {
     const sglir_type *type = sglir_type_of(s->from, value);
     if (memcmp(a->at, b->at, sizeof a->at) != 0) return false;
@@ -103,7 +103,7 @@ static const sglpass_made *find(const sglpass_sharder *s, sglir_id value, const 
 {
     for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
         const sglpass_made *made = &s->made.data[at - 1];
-        if (sglpass_form_equal(s, value, &made->form, form)) return made;
+        if (same_form(s, value, &made->form, form)) return made;
     }
     return NULL;
 }

@@ -3,6 +3,8 @@
  * Comes in: a frozen program with its plan and rank. Goes out: bytes by kind, feeds as parts of the whole, exchanges of one step
  * by op and axes, as text or JSON. Odd invariant: bytes sent follow the formula of each kind of exchange (docs/transport.md),
  * as the mean of the ranks of a group where parts are uneven; nothing is measured, and no time is guessed. */
+
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/text.h"
@@ -128,23 +130,38 @@ static sgl_status text_of_bytes(const summary *s, sglcore_text *text)
     return sglsession_text_of_states(s->env, program->placed, text);
 }
 
+/* A feed as both forms tell it: the part of this rank, and where it begins: "1,0". */
+typedef struct feed_words {
+    const char *name;
+    bool in_parts;
+    char part[SGLIR_TYPE_ROOM], whole[SGLIR_TYPE_ROOM], at[SGL_MAX_RANK * 21];
+} feed_words;
+
+static void describe_feed(const sglexec_program *p, int64_t i, feed_words *words)
+{
+    const sglexec_port *port = &p->feeds.data[i];
+    const sglir_type type = type_of(&port->operand);
+    const sglir_type whole = sglir_type_make((sgl_dtype)port->operand.dtype, port->operand.rank, port->whole);
+    size_t used = 0;
+    words->name = sglcore_string(p->strings, port->name);
+    words->in_parts = !sglir_same_shape(&type, &whole);
+    sglir_type_text(&type, words->part, sizeof words->part);
+    sglir_type_text(&whole, words->whole, sizeof words->whole);
+    words->at[0] = '\0';
+    for (int d = 0; d < port->operand.rank; d++)
+        used +=
+            (size_t)snprintf(words->at + used, sizeof words->at - used, "%s%lld", d ? "," : "", (long long)port->at[d]);
+}
+
 static sgl_status text_of_feeds(const summary *s, sglcore_text *text)
 {
     const sglexec_program *p = s->program->program;
-    char part[SGLIR_TYPE_ROOM], all[SGLIR_TYPE_ROOM];
     SGLCORE_TRY(sglcore_text_add(s->env, text, "feeds, the part of this rank\n"));
     for (int64_t i = 0; i < p->feeds.count; i++) {
-        const sglexec_port *port = &p->feeds.data[i];
-        const sglir_type type = type_of(&port->operand);
-        const sglir_type whole = sglir_type_make((sgl_dtype)port->operand.dtype, port->operand.rank, port->whole);
-        SGLCORE_TRY(sglcore_text_add(s->env, text, "  %-24s %s", sglcore_string(p->strings, port->name),
-                                     sglir_type_text(&type, part, sizeof part)));
-        if (!sglir_same_shape(&type, &whole)) {
-            SGLCORE_TRY(sglcore_text_add(s->env, text, " of %s, from [", sglir_type_text(&whole, all, sizeof all)));
-            for (int d = 0; d < port->operand.rank; d++)
-                SGLCORE_TRY(sglcore_text_add(s->env, text, "%s%lld", d ? "," : "", (long long)port->at[d]));
-            SGLCORE_TRY(sglcore_text_add(s->env, text, "] on"));
-        }
+        feed_words f;
+        describe_feed(p, i, &f);
+        SGLCORE_TRY(sglcore_text_add(s->env, text, "  %-24s %s", f.name, f.part));
+        if (f.in_parts) SGLCORE_TRY(sglcore_text_add(s->env, text, " of %s, from [%s] on", f.whole, f.at));
         SGLCORE_TRY(sglcore_text_add(s->env, text, "\n"));
     }
     return SGL_OK;
@@ -207,20 +224,14 @@ static sgl_status json_of_bytes(const summary *s, sglcore_text *text)
 static sgl_status json_of_feeds(const summary *s, sglcore_text *text)
 {
     const sglexec_program *p = s->program->program;
-    char part[SGLIR_TYPE_ROOM], all[SGLIR_TYPE_ROOM];
     SGLCORE_TRY(sglcore_text_add(s->env, text, ",\"feeds\":["));
     for (int64_t i = 0; i < p->feeds.count; i++) {
-        const sglexec_port *port = &p->feeds.data[i];
-        const sglir_type type = type_of(&port->operand);
-        const sglir_type whole = sglir_type_make((sgl_dtype)port->operand.dtype, port->operand.rank, port->whole);
+        feed_words f;
+        describe_feed(p, i, &f);
         SGLCORE_TRY(sglcore_text_add(s->env, text, "%s{\"name\":", i ? "," : ""));
-        SGLCORE_TRY(sglcore_text_quote(s->env, text, sglcore_string(p->strings, port->name)));
-        SGLCORE_TRY(sglcore_text_add(s->env, text, ",\"part\":\"%s\",\"whole\":\"%s\",\"at\":[",
-                                     sglir_type_text(&type, part, sizeof part),
-                                     sglir_type_text(&whole, all, sizeof all)));
-        for (int d = 0; d < port->operand.rank; d++)
-            SGLCORE_TRY(sglcore_text_add(s->env, text, "%s%lld", d ? "," : "", (long long)port->at[d]));
-        SGLCORE_TRY(sglcore_text_add(s->env, text, "]}"));
+        SGLCORE_TRY(sglcore_text_quote(s->env, text, f.name));
+        SGLCORE_TRY(
+            sglcore_text_add(s->env, text, ",\"part\":\"%s\",\"whole\":\"%s\",\"at\":[%s]}", f.part, f.whole, f.at));
     }
     return sglcore_text_add(s->env, text, "]");
 }
