@@ -315,7 +315,11 @@ static sgl_status compare_group(sglexec_exchanges *e, sglplan_axes axes, sglexec
     sglcore_hash *all = sglcore_alloc(net->env, (size_t)size * sizeof *all);
     if (!all) return SGL_OUT_OF_MEMORY;
     sgl_status status = gather(net, group, &own, sizeof own, all, "comparing what is exchanged");
-    for (int64_t i = 0; i < size && status == SGL_OK; i++) {
+    const bool known = status == SGL_OK;
+    /* A rank that fails now, and with it the comm, does so when all of the group have what they compare. */
+    sglexec_exchange together = { .kind = SGLEXEC_BARRIER, .dtype = SGL_U8, .label = "comparing what is exchanged" };
+    if (known) status = exchange(net, group, &together);
+    for (int64_t i = 0; i < size && known; i++) {
         if (sglcore_hash_equal(all[i], own)) continue;
         const int other = (int)sglplan_group_member(&e->plan, axes, e->rank, i);
         status = sglcore_fail(net->env, SGL_INVALID_ARGUMENT,
@@ -324,6 +328,7 @@ static sgl_status compare_group(sglexec_exchanges *e, sglplan_axes axes, sglexec
                               net->ops->host(net->comm, other), sglplan_axes_text(axes, name, sizeof name),
                               (int)e->rank, net->ops->host(net->comm, (int)e->rank));
         net->ops->fail(net->comm, net->env->message); /* ranks of other groups see nothing of it */
+        break;
     }
     sglcore_free(net->env, all, (size_t)size * sizeof *all);
     return status;
