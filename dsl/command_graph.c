@@ -182,7 +182,8 @@ int command_show_plan(int argc, char **argv)
         "SCRIPT",
         "Tells what one rank of a mesh will hold and exchange; no rank is started.",
         "Bytes sent are those of one step, by the formula of each exchange: of B bytes over n ranks all_reduce\n"
-        "sends 2 (n - 1) / n B, reduce_scatter and all_gather (n - 1) / n B. Times are not foretold.",
+        "sends 2 (n - 1) / n B, reduce_scatter, all_gather and all_to_all (of its part) (n - 1) / n B. Times are not\n"
+        "foretold.",
         1,
         1,
         options

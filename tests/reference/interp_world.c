@@ -134,6 +134,23 @@ static void scatter(const interp_rank *r, const interp_call *call, sglplan_axes 
     interp_tensor_free(&sum);
 }
 
+/* Of every rank its part for this one: rows of dimension 1, from a range where that is whole, else from this rank's place. */
+static void all_to_all(const interp_rank *r, const interp_call *call, sglplan_axes axes, interp_tensor *result)
+{
+    const sglplan *plan = r->world->plan;
+    bool cuts = interp_int(call, "to") == 1;
+    int64_t own = sglplan_group_place(plan, axes, r->rank), before = 0, at = 0;
+    for (int64_t place = 0; place < own; place++)
+        before += r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->results[0].dims[1];
+    for (int64_t place = 0; place < sglplan_group_size(plan, axes); place++) {
+        const interp_tensor *theirs = r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->args[0];
+        int64_t rows = cuts ? result->dims[1] : theirs->dims[1], row = 1;
+        for (int d = 2; d < theirs->rank; d++) row *= theirs->dims[d];
+        int64_t from = (cuts ? before : own * rows) * row;
+        for (int64_t e = 0; e < rows * row && at < result->count; e++, at++) interp_move(result, at, theirs, from + e);
+    }
+}
+
 static bool same_exchange(const interp_rank *r, const interp_call *call)
 {
     for (int i = 0; i < r->world->count; i++) {
@@ -156,6 +173,7 @@ static bool exchange(const interp_rank *r, const interp_call *call)
     }
     switch (call->node->op) {
     case SGLIR_OP_ALL_GATHER: gather(r, axes, &call->results[0]); break;
+    case SGLIR_OP_ALL_TO_ALL: all_to_all(r, call, axes, &call->results[0]); break;
     case SGLIR_OP_REDUCE_SCATTER: scatter(r, call, axes, &call->results[0]); break;
     default: reduce(r, call, axes, &call->results[0]); break;
     }

@@ -126,25 +126,51 @@ static void write_graph(const net_case *c, int rank, char *text, size_t room)
     const int64_t rows = c->rows + (rank == c->other && !c->swapped ? c->unit : 0);
     const int64_t own = sglplan_part_along(&c->plan, c->axes, rank, rows, c->unit).size;
     const bool swapped = rank == c->other && c->swapped;
-    char layout[64] = "";
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
-        snprintf(layout + strlen(layout), sizeof layout - strlen(layout), "%s%d", axis ? "," : "",
-                 c->axes >> axis & 1 ? 1 : -1);
-    snprintf(text, room,
-             "graph \"net\" {\n"
-             "  %%0 = input() {role=2, name=\"p\", dtype=%s, dims=[%lld,%d], partial=%u}\n"
-             "  %%1 = input() {role=2, name=\"m\", dtype=%s, dims=[%d,1], layout=[%s]}\n"
-             "  %%2 = neg(%%0)\n"
-             "  %%3 = %s(%s) {axes=%u%s}\n"
-             "  %%4 = %s(%s) {axes=%u%s}\n"
-             "  %%5 = reduce_scatter(%%0) {axes=%u, own=%lld, unit=%lld}\n"
-             "  %%6 = all_gather(%%5) {axes=%u, extent=%lld, unit=%lld}\n"
-             "  %%7 = coordinate() {axis=0}\n"
-             "  fetch \"sum\" %%%d\n  fetch \"max\" %%%d\n  fetch \"gathered\" %%6\n  fetch \"coordinate\" %%7\n}\n",
-             c->dtype, (long long)rows, COLS, c->axes, c->dtype, COLS, layout, swapped ? "all_max" : "all_reduce",
-             swapped ? "%1" : "%2", c->axes, swapped ? ", dim=1" : "", swapped ? "all_reduce" : "all_max",
-             swapped ? "%2" : "%1", c->axes, swapped ? "" : ", dim=1", c->axes, (long long)own, (long long)c->unit,
-             c->axes, (long long)rows, (long long)c->unit, swapped ? 4 : 3, swapped ? 3 : 4);
+    const long long ranks = (long long)sglplan_group_size(&c->plan, c->axes);
+    char layout[64] = "", places[64] = "";
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        const bool in_group = (c->axes >> axis & 1) != 0;
+        snprintf(layout + strlen(layout), sizeof layout - strlen(layout), "%s%d", axis ? "," : "", in_group ? 1 : -1);
+        snprintf(places + strlen(places), sizeof places - strlen(places), "%s%d", axis ? "," : "", in_group ? 0 : -1);
+    }
+    snprintf(
+        text, room,
+        "graph \"net\" {\n"
+        "  %%0 = input() {role=2, name=\"p\", dtype=%s, dims=[%lld,%d], partial=%u}\n"
+        "  %%1 = input() {role=2, name=\"m\", dtype=%s, dims=[%d,1], layout=[%s]}\n"
+        "  %%2 = neg(%%0)\n"
+        "  %%3 = %s(%s) {axes=%u%s}\n"
+        "  %%4 = %s(%s) {axes=%u%s}\n"
+        "  %%5 = reduce_scatter(%%0) {axes=%u, own=%lld, unit=%lld}\n"
+        "  %%6 = all_gather(%%5) {axes=%u, extent=%lld, unit=%lld}\n"
+        "  %%7 = coordinate() {axis=0}\n"
+        "  %%8 = input() {role=2, name=\"q\", dtype=%s, dims=[1,%lld,%d], layout=[%s]}\n"
+        "  %%9 = all_to_all(%%8) {axes=%u, to=1, ranks=%lld, extent=%lld, unit=%lld}\n"
+        "  %%10 = all_to_all(%%9) {axes=%u, to=0, ranks=%lld, extent=%lld, unit=%lld}\n"
+        "  fetch \"apart\" %%9\n  fetch \"again\" %%10\n  fetch \"sum\" %%%d\n  fetch \"max\" %%%d\n  fetch \"gathered\" %%6\n  fetch \"coordinate\" %%7\n}\n",
+        c->dtype, (long long)rows, COLS, c->axes, c->dtype, COLS, layout, swapped ? "all_max" : "all_reduce",
+        swapped ? "%1" : "%2", c->axes, swapped ? ", dim=1" : "", swapped ? "all_reduce" : "all_max",
+        swapped ? "%2" : "%1", c->axes, swapped ? "" : ", dim=1", c->axes, (long long)own, (long long)c->unit, c->axes,
+        (long long)rows, (long long)c->unit, c->dtype, (long long)rows, COLS, places, c->axes, ranks, (long long)own,
+        (long long)c->unit, c->axes, ranks, (long long)rows, (long long)c->unit, swapped ? 4 : 3, swapped ? 3 : 4);
+}
+
+/* This rank's rows of each rank's; and its own rows, handed back by those that got them. */
+static const char *check_all_to_all(const rig *g, const net_case *c, int step)
+{
+    const char *apart = port_at(g, "apart", NULL), *again = port_at(g, "again", NULL);
+    const sglplan_part own = sglplan_part_along(&c->plan, c->axes, g->r->rank, c->rows, c->unit);
+    for (int64_t p = 0; p < sglplan_group_size(&c->plan, c->axes); p++) {
+        const int64_t rank = sglplan_group_member(&c->plan, c->axes, g->r->rank, p);
+        for (int64_t i = 0; i < own.size * COLS; i++) {
+            const double wanted = number_of(rank, own.offset * COLS + i + 2, step);
+            if (get(apart, c->dtype, p * own.size * COLS + i) != wanted) return "all_to_all is wrong";
+        }
+    }
+    for (int64_t i = 0; i < c->rows * COLS; i++) {
+        if (get(again, c->dtype, i) != number_of(g->r->rank, i + 2, step)) return "all_to_all back is wrong";
+    }
+    return NULL;
 }
 
 static const char *check_fetches(const rig *g, const net_case *c, int step)
@@ -169,7 +195,7 @@ static const char *check_fetches(const rig *g, const net_case *c, int step)
         }
         if (get(max, c->dtype, i) != wanted) return "all_max is wrong";
     }
-    return NULL;
+    return check_all_to_all(g, c, step);
 }
 
 static sgl_status run_steps(rig *g, const net_case *c)
@@ -179,6 +205,8 @@ static sgl_status run_steps(rig *g, const net_case *c)
     for (int step = 0; step < STEPS && !g->r->fault; step++) {
         for (int64_t i = 0; i < c->rows * COLS; i++)
             put(port_at(g, "p", NULL), c->dtype, i, number_of(g->r->rank, i, step));
+        for (int64_t i = 0; i < c->rows * COLS; i++)
+            put(port_at(g, "q", NULL), c->dtype, i, number_of(g->r->rank, i + 2, step));
         for (int64_t i = 0; i < COLS; i++) put(port_at(g, "m", NULL), c->dtype, i, number_of(g->r->rank, i + 1, step));
         SGLCORE_TRY(sglexec_replay(g->env, &g->ops, g->device, g->prepared, g->program, g->spaces, g->exchanges, NULL));
         g->r->fault = check_fetches(g, c, step);

@@ -26,7 +26,22 @@ static const char *const all_ops =
     "  %%10 = broadcast(%%8) {dims=[4]}\n"
     "  %%11 = reduce_scatter(%%10) {axes=1, own=%d}\n"
     "  %%12 = all_gather(%%11) {axes=1, extent=4}\n"
+    "  %%13 = add(%%2, %%2)\n"
+    "  %%14 = add(%%13, %%13)\n"
+    "  %%15 = broadcast(%%14) {dims=[1,4], layout=[0,-1,-1,-1,-1,-1,-1]}\n"
+    "  %%16 = iota() {axis=1, dims=[1,4], dtype=f64}\n"
+    "  %%17 = broadcast(%%16) {dims=[1,4], layout=[0,-1,-1,-1,-1,-1,-1]}\n"
+    "  %%18 = add(%%15, %%17)\n" /* of rank r at i: 4 r + i */
+    "  %%19 = all_to_all(%%18) {axes=1, to=1, ranks=3, extent=%d}\n"
+    "  %%20 = reduce_sum(%%19) {axes=[0]}\n"
+    "  %%21 = all_gather(%%20) {axes=1, extent=4}\n"
+    "  %%22 = all_to_all(%%19) {axes=1, to=0, ranks=3, extent=4}\n"
+    "  %%23 = sub(%%22, %%18)\n"
+    "  %%24 = mul(%%23, %%23)\n"
+    "  %%25 = reduce_sum(%%24) {axes=[0,1]}\n"
+    "  %%26 = all_reduce(%%25) {axes=1}\n"
     "  fetch \"last\" %%4\n  fetch \"one\" %%6\n  fetch \"rows\" %%7\n  fetch \"sum\" %%9\n  fetch \"sums\" %%12\n"
+    "  fetch \"apart\" %%21\n  fetch \"again\" %%26\n"
     "}\n";
 
 static const struct {
@@ -37,13 +52,15 @@ static const struct {
                { "one", 1, { 1 } },
                { "rows", 4, { 1, 2, 4, 8 } },
                { "sum", 1, { 15 } },
-               { "sums", 4, { 15, 15, 15, 15 } } };
+               { "sums", 4, { 15, 15, 15, 15 } },
+               { "apart", 4, { 12, 15, 18, 21 } },
+               { "again", 1, { 0 } } };
 
 static sglir_graph *parse(sglcore_env *env, const char *format, int own)
 {
-    char text[2048];
+    char text[4096];
     ir_message message;
-    snprintf(text, sizeof text, format, own, own);
+    snprintf(text, sizeof text, format, own, own, own);
     sglir_graph *g = ir_case_parse(env, "rank", text, &message);
     if (g == NULL) fail_msg("%s", message.text);
     return g;

@@ -159,6 +159,7 @@ static void test_random_graphs(void **state)
     }
     assert_true(exchanges[SGLIR_OP_ALL_REDUCE] > 100);
     assert_true(exchanges[SGLIR_OP_ALL_GATHER] > 100);
+    assert_true(exchanges[SGLIR_OP_ALL_TO_ALL] > 10);
 }
 
 /* ---- random programs -------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* net.c -- the exchanges of a program: groups, counts, labels; and how one of them is run.
  *
  * Comes in: instructions with their operands and attributes. Goes out: calls of the comm port. An operand's parts lie along
- * dimension 0, so that each rank's is one range: counts are rows of parts times the elements of a row. A device whose memory is
+ * dimension 0 (of all_to_all along 1, behind one place), so that each rank's is one range: counts are rows times their elements. A device whose memory is
  * the host's is read and written in place; of another, what is sent and what comes go through two blocks that are made with the
  * program. Odd invariant: exchanges are numbered over all programs and steps of the net, as heartbeats tell them. */
 #include <string.h>
@@ -28,6 +28,7 @@ typedef struct route {
     sglplan_axes axes; /* 0: no exchange */
     sglexec_group *group;
     sglexec_exchange exchange; /* without places and number */
+    const int64_t *parts;      /* elements of each rank's part of what is whole, alike on all of them; NULL: of none */
     char number[8];            /* of COORDINATE and SHARE */
 } route;
 
@@ -176,22 +177,42 @@ static sgl_status make_label(sglexec_exchanges *e, const sglexec_instruction *i,
     return kept ? SGL_OK : SGL_OUT_OF_MEMORY;
 }
 
-/* Elements of each rank's part of `whole`, of which this rank has `own`. */
-static sgl_status make_counts(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *whole,
-                              const sglexec_operand *own, route *r)
+/* Elements of each rank's part of `whole` along dim, of which this rank has `own`; what is before dim counts once. */
+static sgl_status make_parts(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *whole,
+                             const sglexec_operand *own, int dim, route *r)
 {
     const int64_t size = sglplan_group_size(&e->plan, r->axes), unit = sglexec_attr_int(e->program, i, "unit");
     int64_t *counts = sglcore_arena_alloc(&e->arena, (size_t)size * sizeof *counts);
     if (!counts) return SGL_OUT_OF_MEMORY;
     for (int64_t place = 0; place < size; place++) {
         const int64_t member = sglplan_group_member(&e->plan, r->axes, e->rank, place);
-        const int64_t rows = sglplan_part_along(&e->plan, r->axes, member, whole->dims[0], unit).size;
-        counts[place] = rows * elements_of(whole, 1);
-        if (member == e->rank && rows != own->dims[0])
+        const int64_t rows = sglplan_part_along(&e->plan, r->axes, member, whole->dims[dim], unit).size;
+        counts[place] = rows * elements_of(whole, dim + 1);
+        if (member == e->rank && rows != own->dims[dim])
             return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: this rank's part has %lld rows, not %lld",
-                                r->exchange.label, (long long)own->dims[0], (long long)rows);
+                                r->exchange.label, (long long)own->dims[dim], (long long)rows);
     }
-    r->exchange.counts = counts;
+    r->parts = r->exchange.counts = counts;
+    return SGL_OK;
+}
+
+/* To or from each rank goes its part of what is whole, the other way round as much of what is split as this one has. */
+static sgl_status make_all_to_all(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *from,
+                                  const sglexec_operand *to, route *r)
+{
+    const bool hands_out = sglexec_attr_int(e->program, i, "to") == 1;
+    const sglexec_operand *whole = hands_out ? from : to, *own = hands_out ? to : from;
+    const int64_t size = sglplan_group_size(&e->plan, r->axes);
+    int64_t *each = sglcore_arena_alloc(&e->arena, (size_t)size * sizeof *each);
+    if (!each) return SGL_OUT_OF_MEMORY;
+    r->exchange.kind = SGLEXEC_ALL_TO_ALL;
+    if (own->dims[0] != size)
+        return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: %lld places for the %lld ranks of the group",
+                            r->exchange.label, (long long)own->dims[0], (long long)size);
+    SGLCORE_TRY(make_parts(e, i, whole, own, 1, r));
+    for (int64_t place = 0; place < size; place++) each[place] = elements_of(own, 1);
+    r->exchange.counts = hands_out ? r->parts : each;
+    r->exchange.counts_in = hands_out ? each : r->parts;
     return SGL_OK;
 }
 
@@ -221,8 +242,9 @@ static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
     switch (i->op) {
     case SGLIR_OP_ALL_MAX: r->exchange.reduction = SGLEXEC_MAX; return SGL_OK;
     case SGLIR_OP_ALL_REDUCE: return SGL_OK;
-    case SGLIR_OP_REDUCE_SCATTER: r->exchange.kind = SGLEXEC_REDUCE_SCATTER; return make_counts(e, i, from, to, r);
-    case SGLIR_OP_ALL_GATHER: r->exchange.kind = SGLEXEC_ALL_GATHER; return make_counts(e, i, to, from, r);
+    case SGLIR_OP_REDUCE_SCATTER: r->exchange.kind = SGLEXEC_REDUCE_SCATTER; return make_parts(e, i, from, to, 0, r);
+    case SGLIR_OP_ALL_GATHER: r->exchange.kind = SGLEXEC_ALL_GATHER; return make_parts(e, i, to, from, 0, r);
+    case SGLIR_OP_ALL_TO_ALL: return make_all_to_all(e, i, from, to, r);
     default: return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: no exchange that a program runs", r->exchange.label);
     }
 }
@@ -298,8 +320,8 @@ static sglcore_hash hash_group(const sglexec_exchanges *e, sglplan_axes axes)
         const route *r = &e->routes[n];
         if (r->axes != axes) continue;
         sglcore_hasher_u64(&hasher, r->exchange.kind);
-        if (r->exchange.counts)
-            sglcore_hasher_add(&hasher, r->exchange.counts, (size_t)size * sizeof *r->exchange.counts);
+        if (r->parts)
+            sglcore_hasher_add(&hasher, r->parts, (size_t)size * sizeof *r->parts);
         else
             sglcore_hasher_u64(&hasher, (uint64_t)r->exchange.count);
     }

@@ -103,13 +103,13 @@ sgl_status sglir_infer_all_max(const sglir_infer *in)
                             x->dims[dim], dim);
 }
 
-/* What an extent attribute says of dimension 0, with its unit. */
-static sgl_status set_extent(const sglir_infer *in, const char *name)
+/* What an extent attribute says of a dimension of the result, with its unit. */
+static sgl_status set_extent(const sglir_infer *in, const char *name, int dim)
 {
     int64_t extent = sglir_infer_int(in, name), unit = sglir_infer_int(in, "unit");
     if (unit < 1 || extent < 0 || extent % unit != 0)
         return sglir_infer_fail(in, "%s = %" PRId64 " is no multiple of unit = %" PRId64, name, extent, unit);
-    in->results[0].dims[0] = extent;
+    in->results[0].dims[dim] = extent;
     return SGL_OK;
 }
 
@@ -120,7 +120,7 @@ sgl_status sglir_infer_reduce_scatter(const sglir_infer *in)
     SGLCORE_TRY(axes_of(in, &axes));
     SGLCORE_TRY(take_sums(in, axes));
     if (x->rank == 0) return sglir_infer_fail(in, "a number cannot be handed out in parts");
-    SGLCORE_TRY(set_extent(in, "own"));
+    SGLCORE_TRY(set_extent(in, "own", 0));
     if (in->results[0].dims[0] > x->dims[0])
         return sglir_infer_fail(in, "a part of %" PRId64 " of %" PRId64 " rows", in->results[0].dims[0], x->dims[0]);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -135,8 +135,34 @@ sgl_status sglir_infer_all_gather(const sglir_infer *in)
     const sglir_type *x = sglir_infer_arg(in, 0);
     SGLCORE_TRY(axes_of(in, &axes));
     SGLCORE_TRY(take_split(in, axes, 0));
-    SGLCORE_TRY(set_extent(in, "extent"));
+    SGLCORE_TRY(set_extent(in, "extent", 0));
     if (in->results[0].dims[0] >= x->dims[0]) return SGL_OK;
     return sglir_infer_fail(in, "%" PRId64 " rows of a part, and %" PRId64 " of all", x->dims[0],
                             in->results[0].dims[0]);
+}
+
+sgl_status sglir_infer_all_to_all(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    int64_t to = sglir_infer_int(in, "to"), ranks = sglir_infer_int(in, "ranks");
+    SGLCORE_TRY(axes_of(in, &axes));
+    if (x->rank < 2 || (to != 0 && to != 1))
+        return sglir_infer_fail(in,
+                                "to = %" PRId64 ", and the argument has %d dimensions: it is split along one of the "
+                                "first two, and then along the other one",
+                                to, x->rank);
+    SGLCORE_TRY(take_split(in, axes, 1 - to));
+    SGLCORE_TRY(set_extent(in, "extent", 1));
+    sglir_type *result = &in->results[0];
+    if (x->dims[0] != (to == 1 ? 1 : ranks) || (to == 1 ? result->dims[1] > x->dims[1] : result->dims[1] < x->dims[1]))
+        return sglir_infer_fail(in,
+                                "dimensions of %" PRId64 " and %" PRId64 " become %" PRId64 " and %" PRId64
+                                " among %" PRId64 " ranks",
+                                x->dims[0], x->dims[1], to == 1 ? ranks : 1, result->dims[1], ranks);
+    result->dims[0] = to == 1 ? ranks : 1;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if ((axes >> axis & 1) != 0) result->sharded[axis] = (int8_t)to;
+    }
+    return SGL_OK;
 }

@@ -360,6 +360,7 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_ALL_MAX:
     case SGLIR_OP_REDUCE_SCATTER:
     case SGLIR_OP_ALL_GATHER:
+    case SGLIR_OP_ALL_TO_ALL:
     case SGLIR_OP_FUSED: return true;
     case SGLIR_OP_CONSTANT: return sglir_type_of(g, node->out_first)->rank == 0;
     default: return (sglir_ops[node->op].flags & SGLIR_COMPOSITE) && !(sglir_ops[node->op].flags & SGLIR_ELEMENTWISE);

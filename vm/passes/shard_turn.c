@@ -1,5 +1,6 @@
 /* shard_turn.c -- values of the new graph by form, and how one is brought from form to form: slices of what is whole cost no
- * exchange, sums are paid by all_reduce or handed out by reduce_scatter, parts are put together by all_gather.
+ * exchange, sums are paid by all_reduce or handed out by reduce_scatter, parts are put together by all_gather, or cut along another
+ * dimension by all_to_all.
  *
  * In: an old value, the form it is wanted in. Out: a value of the new graph. What generators and elementwise ops make whole is
  * made anew in parts rather than cut. Exchanges act along dimension 0, where parts lie one behind another in memory, so a value
@@ -7,6 +8,7 @@
  * cut by the slowest first; a form that adds a slower one is reached by way of the whole. */
 #include <string.h>
 
+#include "ir/infer.h"
 #include "passes/shard.h"
 
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
@@ -108,6 +110,54 @@ static const sglpass_made *find(const sglpass_sharder *s, sglir_id value, const 
     return NULL;
 }
 
+/* ---- parts along another dimension -------------------------------------------------------------------------------------- */
+
+/* Axes that move from one dimension to another in one all_to_all. */
+typedef struct move {
+    sglplan_axes axes; /* 0: none */
+    int from, to;
+    bool even_to; /* whether all ranks' parts of `to` are as large; else those of `from` are */
+} move;
+
+/* Whether all of `before` come before all of `after`. */
+static bool is_slower(sglplan_axes before, sglplan_axes after)
+{
+    sglplan_axes seen = 0;
+    for (int i = 0; i < SGLPLAN_MESH_AXES; i++) {
+        sglplan_axes axis = SGLPLAN_AXIS(sglplan_mesh_order[i]);
+        if ((before & axis) && (seen & after)) return false;
+        seen |= axis;
+    }
+    return true;
+}
+
+/* Dimension `from` is cut by the axes that move last, `to` will be; one of them evenly, so that what goes to a rank, or comes
+ * from it, is one range of a transposed value. */
+static move find_move(const sglpass_sharder *s, sglir_id value, const sglpass_form *have, const sglpass_form *want)
+{
+    const sglir_type *type = sglir_type_of(s->from, value);
+    for (int from = 0; from < type->rank && type->rank < SGL_MAX_RANK; from++) {
+        sglplan_axes all = sglpass_axes_of(have, from);
+        for (int to = 0; all && to < type->rank; to++) {
+            sglplan_axes axes = all & sglpass_axes_of(want, to), there = sglpass_axes_of(have, to);
+            if (to == from || !axes || !is_slower(all & ~axes, axes) || !is_slower(there, axes)) continue;
+            int64_t unit = there ? have->unit[to] : want->unit[to];
+            move m = { .axes = axes, .from = from, .to = to };
+            m.even_to = is_even(s, type->dims[to], unit, there | axes);
+            if (m.even_to || is_even(s, type->dims[from], have->unit[from], all)) return m;
+        }
+    }
+    return (move){ 0 };
+}
+
+static void apply_move(sglpass_form *form, const move *m, const sglpass_form *want)
+{
+    if (sglpass_axes_of(form, m->to) == 0) form->unit[m->to] = want->unit[m->to];
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (m->axes & SGLPLAN_AXIS(axis)) form->at[axis] = (int8_t)m->to;
+    }
+}
+
 /* ---- prices -------------------------------------------------------------------------------------------------------- */
 
 /* What is whole at no price: the value's bytes where its splits are gathered and its sums are paid. */
@@ -115,11 +165,17 @@ static double price_from(const sglpass_sharder *s, sglir_id value, const sglpass
 {
     double price = 0;
     sglpass_form now = *have;
+    for (move m = find_move(s, value, &now, want); m.axes; m = find_move(s, value, &now, want)) {
+        double parts = (double)sglplan_group_size(s->context->plan, m.axes);
+        price += (parts - 1) / parts * sglpass_local_bytes(s, value, &now);
+        apply_move(&now, &m, want);
+    }
+    const sglpass_form moved = now;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         double parts = (double)sglpass_extent(s, axis);
-        if (have->at[axis] == want->at[axis] || have->at[axis] == SGLPASS_WHOLE) continue;
+        if (moved.at[axis] == want->at[axis] || moved.at[axis] == SGLPASS_WHOLE) continue;
         now.at[axis] = SGLPASS_WHOLE;
-        bool twice = have->at[axis] == SGLPASS_PARTIAL && want->at[axis] == SGLPASS_WHOLE;
+        bool twice = moved.at[axis] == SGLPASS_PARTIAL && want->at[axis] == SGLPASS_WHOLE;
         price += (twice ? 2 : 1) * (parts - 1) / parts * sglpass_local_bytes(s, value, &now);
         now.at[axis] = want->at[axis];
     }
@@ -238,6 +294,55 @@ static void hand_out(turning *t, sglplan_axes axes, int dim)
     }
 }
 
+/* Dimension `dim` of now becomes `lead` and the rest of it, or (lead 0) those two become one again. */
+static void lead_apart(turning *t, int dim, int64_t lead)
+{
+    sglir_graph *to = t->s->to;
+    if (to->status != SGL_OK) return;
+    const sglir_type type = *sglir_type_of(to, t->now);
+    int64_t dims[SGL_MAX_RANK];
+    int8_t map[SGL_MAX_RANK];
+    int rank = type.rank + (lead ? 1 : -1);
+    for (int i = 0; i < type.rank; i++) map[i] = (int8_t)(i <= dim ? i : lead ? i + 1 : i - 1);
+    for (int i = 0; i < rank; i++) dims[i] = type.dims[i <= dim ? i : lead ? i - 1 : i + 1];
+    if (lead) {
+        dims[dim] = lead;
+        dims[dim + 1] = type.dims[dim] / lead;
+    } else {
+        dims[dim] = type.dims[dim] * type.dims[dim + 1];
+    }
+    t->now = sglir_reshape_mapped(to, t->now, rank, dims, map);
+}
+
+/* Dimensions first and second to the front, or from there back to their places. */
+static void bring_two(turning *t, int first, int second, bool back)
+{
+    int64_t order[SGL_MAX_RANK] = { first, second }, inverse[SGL_MAX_RANK];
+    int rank = sglir_type_of(t->s->from, t->value)->rank + 1;
+    for (int i = 0, at = 2; i < rank; i++) {
+        if (i != first && i != second) order[at++] = i;
+    }
+    for (int i = 0; i < rank; i++) inverse[order[i]] = i;
+    t->now = sglir_transpose(t->s->to, t->now, back ? inverse : order);
+}
+
+/* Of the two dimensions the one with even parts is taken apart into the group's places and what is of each. */
+static void move_parts(turning *t, const move *m, const sglpass_form *want)
+{
+    sglpass_sharder *s = t->s;
+    int even = m->even_to ? m->to : m->from, other = m->even_to ? m->from : m->to;
+    int64_t ranks = sglplan_group_size(s->context->plan, m->axes);
+    apply_move(&t->form, m, want);
+    int64_t extent = sglpass_local(s, whole_extent(t, other), t->form.unit[other], sglpass_axes_of(&t->form, other));
+    const sglir_named attrs[] = { SGLIR_I("axes", m->axes), SGLIR_I("to", m->even_to ? 0 : 1), SGLIR_I("ranks", ranks),
+                                  SGLIR_I("extent", extent), SGLIR_I("unit", t->form.unit[other]) };
+    lead_apart(t, even, m->even_to ? ranks : 1);
+    bring_two(t, even, other < even ? other : other + 1, false);
+    t->now = sglir_emit(s->to, SGLIR_OP_ALL_TO_ALL, &t->now, 1, attrs, 5, NULL);
+    bring_two(t, even, other < even ? other : other + 1, true);
+    lead_apart(t, even, 0);
+}
+
 /* ---- from form to form -------------------------------------------------------------------------------------------- */
 
 /* Axes over which dim is split and must be no more, or that stand in the way of a slower one that is to come. */
@@ -312,6 +417,8 @@ static sglir_id turn(sglpass_sharder *s, sglir_id value, const sglpass_made *hav
     hand_out_some(&t, want);
     sglplan_axes owed = sglpass_axes_of(&t.form, SGLPASS_PARTIAL) & ~sglpass_axes_of(want, SGLPASS_PARTIAL);
     pay(&t, owed);
+    for (move m = find_move(s, value, &t.form, want); m.axes; m = find_move(s, value, &t.form, want))
+        move_parts(&t, &m, want);
     gather_some(&t, want);
     cut_some(&t, want, true);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
