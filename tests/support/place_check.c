@@ -141,7 +141,9 @@ static bool bears(checker *c, sglir_id id, uint32_t arg, uint32_t result)
     if (!overlap(c, a, r)) return true;
     if (!same_place(c, a, r)) return complain(c, r, "lies over a part of an argument");
     if (node->op == SGLIR_OP_FUSED) return kernel_bears(c, id, arg, result);
-    if (node->op == SGLIR_OP_COPY || (node->op == SGLIR_OP_DYNAMIC_UPDATE && arg == 0)) return true;
+    if (node->op == SGLIR_OP_COPY || node->op == SGLIR_OP_ALL_REDUCE || node->op == SGLIR_OP_ALL_MAX ||
+        (node->op == SGLIR_OP_DYNAMIC_UPDATE && arg == 0))
+        return true;
     return complain(c, r, "lies over an argument of an op that does not bear it");
 }
 
@@ -149,9 +151,22 @@ static bool bears(checker *c, sglir_id id, uint32_t arg, uint32_t result)
 
 static bool run_region(checker *c, sglir_id id);
 
+/* Until its wait nobody writes where an exchange works: its result, and its arguments unless it is made in their place. */
+static bool holds_exchange(checker *c, const sglir_node *wait)
+{
+    sglir_id made = sglir_arg(c->g, wait, 0);
+    for (uint32_t i = 0; i < wait->arg_count; i++) {
+        sglir_id arg = sglir_arg(c->g, wait, i);
+        if (i > 0 && same_place(c, arg, made)) continue;
+        if (!holds(c, arg, c->contents[arg])) return false;
+    }
+    return true;
+}
+
 static bool run_view(checker *c, const sglir_node *node)
 {
     content what = c->contents[sglir_arg(c->g, node, 0)];
+    if (node->op == SGLIR_OP_WAIT && !holds_exchange(c, node)) return false;
     for (uint32_t i = 0; i < node->out_count; i++) {
         c->contents[node->out_first + i] = what;
         what.base += bytes_of(c, node->out_first + i);
@@ -228,7 +243,8 @@ static bool run_node(checker *c, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(c->g, id);
     if (node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_CONSTANT) return true;
-    if (node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER)
+    if (node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
+        node->op == SGLIR_OP_WAIT)
         return run_view(c, node);
     if (sglir_is_loop(node)) return run_loop(c, node);
     if (node->op == SGLIR_OP_COND) return run_branch(c, node);

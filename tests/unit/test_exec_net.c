@@ -1,6 +1,7 @@
 /* test_exec_net.c -- programs that exchange, one rank a thread over the loop: every op, dtypes, even and uneven parts, several
  * axes, in place and through staging; what the ranks compare before the first step; what a failed allocation leaves.
  *
+ * Exchanges that are waited for later have begun where they stand, and a run that fails leaves none of them under way.
  * In: graphs of one rank in text form, written for each rank by itself. Out: fetches, held against sums counted by hand. */
 #include "comm_case.h"
 
@@ -35,6 +36,7 @@ typedef struct net_case {
     bool staged;
     int other; /* this rank has more rows, or (swapped) another order; -1: none */
     bool swapped;
+    bool later; /* begun first, waited for afterwards */
 } net_case;
 
 static sgl_status build(rig *g, const char *text)
@@ -43,13 +45,15 @@ static sgl_status build(rig *g, const char *text)
                                     { "schedule", sglpass_schedule, SGLIR_FUSED, true, "" },
                                     { "memory", sglpass_memory, SGLIR_PLACED, false, "" },
                                     { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
+    const sglpass as_it_stands[] = { list[0], list[2], list[3] }; /* the text says where its waits are */
     sglplan alone;
     sglir_graph *parsed;
     sglplan_init(&alone);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) alone.native[op] = g->ops.native((sglir_op)op);
     const sglpass_context context = { .env = g->env, .plan = &alone, .workspace = g->ops.workspace };
     SGLCORE_TRY(sglir_parse(g->env, "rank", text, strlen(text), &parsed));
-    sgl_status status = sglpass_run_list(&context, list, parsed, NULL, &g->placed);
+    sgl_status status =
+        sglpass_run_list(&context, strstr(text, "wait(") ? as_it_stands : list, parsed, NULL, &g->placed);
     sglir_graph_free(parsed);
     if (status == SGL_OK) status = sglexec_freeze(g->env, g->placed, &g->program);
     return status == SGL_OK ? g->ops.prepare(g->device, g->program, &g->prepared) : status;
@@ -132,6 +136,35 @@ static void write_graph(const net_case *c, int rank, char *text, size_t room)
         const bool in_group = (c->axes >> axis & 1) != 0;
         snprintf(layout + strlen(layout), sizeof layout - strlen(layout), "%s%d", axis ? "," : "", in_group ? 1 : -1);
         snprintf(places + strlen(places), sizeof places - strlen(places), "%s%d", axis ? "," : "", in_group ? 0 : -1);
+    }
+    if (c->later) {
+        snprintf(text, room,
+                 "graph \"net\" {\n"
+                 "  %%0 = input() {role=2, name=\"p\", dtype=%s, dims=[%lld,%d], partial=%u}\n"
+                 "  %%1 = input() {role=2, name=\"m\", dtype=%s, dims=[%d,1], layout=[%s]}\n"
+                 "  %%2 = input() {role=2, name=\"q\", dtype=%s, dims=[1,%lld,%d], layout=[%s]}\n"
+                 "  %%3 = neg(%%0)\n"
+                 "  %%4 = all_reduce(%%3) {axes=%u}\n"
+                 "  %%5 = all_max(%%1) {axes=%u, dim=1}\n"
+                 "  %%6 = all_to_all(%%2) {axes=%u, to=1, ranks=%lld, extent=%lld, unit=%lld}\n"
+                 "  %%7 = reduce_scatter(%%0) {axes=%u, own=%lld, unit=%lld}\n"
+                 "  %%8 = coordinate() {axis=0}\n"
+                 "  %%9 = wait(%%7, %%0)\n"
+                 "  %%10 = all_gather(%%9) {axes=%u, extent=%lld, unit=%lld}\n"
+                 "  %%11 = neg(%%9)\n"
+                 "  %%12 = wait(%%6, %%2)\n"
+                 "  %%13 = all_to_all(%%12) {axes=%u, to=0, ranks=%lld, extent=%lld, unit=%lld}\n"
+                 "  %%14 = wait(%%4, %%3)\n"
+                 "  %%15 = wait(%%5, %%1)\n"
+                 "  %%16 = wait(%%13, %%12)\n"
+                 "  %%17 = wait(%%10, %%9)\n"
+                 "  fetch \"apart\" %%12\n  fetch \"again\" %%16\n  fetch \"sum\" %%14\n  fetch \"max\" %%15\n"
+                 "  fetch \"gathered\" %%17\n  fetch \"coordinate\" %%8\n  fetch \"part\" %%11\n}\n",
+                 c->dtype, (long long)rows, COLS, c->axes, c->dtype, COLS, layout, c->dtype, (long long)rows, COLS,
+                 places, c->axes, c->axes, c->axes, ranks, (long long)own, (long long)c->unit, c->axes, (long long)own,
+                 (long long)c->unit, c->axes, (long long)rows, (long long)c->unit, c->axes, ranks, (long long)rows,
+                 (long long)c->unit);
+        return;
     }
     snprintf(
         text, room,
@@ -262,13 +295,14 @@ static void test_all_ops(void **state)
     } parts[] = { { 12, 1 }, { 10, 1 }, { 10, 2 }, { 3, 1 } };
     for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++)
         for (size_t d = 0; d < 4; d++)
-            for (size_t p = 0; p < 4; p++) {
+            for (size_t p = 0; p < 8; p++) {
                 comm_case all;
                 net_case c = { .plan = mesh_of(meshes[m].dp, meshes[m].tp),
                                .axes = meshes[m].axes,
                                .dtype = dtypes[d],
-                               .rows = parts[p].rows,
-                               .unit = parts[p].unit,
+                               .rows = parts[p % 4].rows,
+                               .unit = parts[p % 4].unit,
+                               .later = p >= 4,
                                .staged = (m + d + p) % 3 == 0,
                                .other = -1 };
                 run_case(&c, &all);
@@ -359,6 +393,62 @@ static void test_wrong_part(void **state)
         assert_int_equal(all.ranks[r].status, SGL_INTERNAL);
         assert_non_null(strstr(all.ranks[r].message, "reduce_scatter"));
         assert_non_null(strstr(all.ranks[r].message, "this rank's part has 6 rows, not 3"));
+    }
+}
+
+/* ---- a run that fails ------------------------------------------------------------------------------------------------- */
+
+static _Thread_local int launches_left; /* of this rank's device, before one fails */
+static _Thread_local sglcore_env *failing_env;
+
+static sgl_status launch_or_fail(sglexec_device *device, void *prepared, uint32_t n, void *const spaces[5])
+{
+    if (launches_left-- > 0) return sglexec_device_cpu.launch(device, prepared, n, spaces);
+    return sglcore_fail(failing_env, SGL_DEVICE, "the kernel fails");
+}
+
+static bool any_under_way(const sglexec_comm *comm)
+{
+    for (sglexec_group *g = atomic_load(&comm->groups); g; g = g->next)
+        if (atomic_load(&g->started) != atomic_load(&g->finished)) return true;
+    return false;
+}
+
+/* The second kernel fails while all_reduce and all_max are under way: after the run they are not, and the next one is right. */
+static void failing_body(comm_rank *r)
+{
+    const net_case *c = r->all->context;
+    char text[4096];
+    rig g;
+    write_graph(c, r->rank, text, sizeof text);
+    failing_env = &r->env;
+    r->status = open_rig(&g, r, &c->plan, c->staged, text);
+    if (r->status == SGL_OK) r->status = sglexec_exchanges_meet(g.exchanges);
+    if (r->status == SGL_OK) {
+        launches_left = 1;
+        g.ops.launch = launch_or_fail;
+        const sgl_status status =
+            sglexec_replay(g.env, &g.ops, g.device, g.prepared, g.program, g.spaces, g.exchanges, NULL);
+        if (status != SGL_DEVICE || strcmp(r->env.message, "the kernel fails") != 0) r->fault = "it does not fail";
+        if (any_under_way(r->comm)) r->fault = "exchanges are left under way";
+        g.ops.launch = sglexec_device_cpu.launch;
+        r->status = run_steps(&g, c);
+    }
+    close_rig(&g);
+}
+
+static void test_failing_run(void **state)
+{
+    (void)state;
+    for (int staged = 0; staged < 2; staged++) {
+        net_case c = {
+            .plan = mesh_of(2, 1), .axes = 1, .dtype = "f32", .rows = 6, .unit = 1, .other = -1, .later = true
+        };
+        c.staged = staged;
+        comm_case all = { .size = 2, .options = { .timeout_s = 10 }, .body = failing_body, .context = &c };
+        loop_world(2, 0);
+        comm_case_run(&all);
+        comm_case_all_good(&all);
     }
 }
 
@@ -459,7 +549,7 @@ int main(void)
         cmocka_unit_test(test_all_ops),       cmocka_unit_test(test_other_amounts),
         cmocka_unit_test(test_order_hash),    cmocka_unit_test(test_wrong_part),
         cmocka_unit_test(test_memory_faults), cmocka_unit_test(test_replay_needs_them),
-        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_in_place),      cmocka_unit_test(test_failing_run),
     };
     return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }

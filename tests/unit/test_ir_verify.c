@@ -84,6 +84,27 @@ static void test_owed(void **state)
           "output \"y\" is still owed something: f32[4]{scaled}");
 }
 
+#define EXCHANGED                                                                                                      \
+    "graph \"g\" {\n  %0 = input() {role=2, name=\"p\", dtype=f32, dims=[4], partial=1}\n  %1 = neg(%0)\n"             \
+    "  %2 = all_reduce(%1) {axes=1}\n"
+
+static void test_waits(void **state)
+{
+    (void)state;
+    check(SGLIR_PER_RANK, EXCHANGED "  %3 = wait(%2, %1)\n  fetch \"y\" %3\n}", NULL);
+    check(SGLIR_PER_RANK, EXCHANGED "  %3 = wait(%2)\n  fetch \"y\" %3\n}", "does not name the arguments");
+    check(SGLIR_PER_RANK, EXCHANGED "  %3 = wait(%2, %0)\n  fetch \"y\" %3\n}", "does not name the arguments");
+    check(SGLIR_PER_RANK, EXCHANGED "  %3 = wait(%2, %1, %0)\n  fetch \"y\" %3\n}", "does not name the arguments");
+    check(SGLIR_PER_RANK, EXCHANGED "  %3 = wait(%2, %1)\n  %4 = neg(%2)\n  fetch \"y\" %3\n  fetch \"z\" %4\n}",
+          "is read by others too");
+    check(SGLIR_PER_RANK, EXCHANGED "  %3 = wait(%1, %0)\n  fetch \"z\" %2\n}", "is made by no exchange");
+    check(SGLIR_PER_RANK,
+          EXCHANGED "  %9 = input() {role=2, name=\"c\", dtype=f32, dims=[4]}\n"
+                    "  %3 = scan(%9) {steps=2} {\n    region(%4: i64[], %5: f32[4]) {\n      %6 = wait(%2, %1)\n"
+                    "      yield %6\n    }\n  }\n  fetch \"y\" %3\n}",
+          "stands in another region");
+}
+
 static void test_members(void **state)
 {
     (void)state;
@@ -376,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_owed),
+        cmocka_unit_test(test_waits),
         cmocka_unit_test(test_members),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_places_of_states),

@@ -1,6 +1,6 @@
 /* freeze.c -- from a placed graph to a program.
  *
- * Comes in: a graph in which every stored value has its place. Goes out: blocks of instructions. Views (reshape, unpack)
+ * Comes in: a graph in which every stored value has its place. Goes out: blocks of instructions. Views (reshape, unpack, after)
  * and inputs become nothing, constants become bytes, fused nodes become kernels (equal ones share one), and what the
  * graph leaves implicit becomes a COPY: a loop's first carries, a yield or an update that was not made in its place. Loops
  * and branches name blocks, one per region. */
@@ -15,6 +15,7 @@ typedef struct freezer {
     const sglir_graph *g;
     sglexec_program *p;
     uint32_t *origins;   /* of g to those of p, UINT32_MAX while not taken over */
+    uint32_t *at;        /* per node of g that exchanges: its place among the instructions of its block */
     sglcore_map kernels; /* hash of a description to its number */
 } freezer;
 
@@ -233,6 +234,8 @@ static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
     for (uint32_t r = 0; r < node->out_count; r++) SGLCORE_TRY(push_operand(f, node->out_first + r));
     if (node->op == SGLIR_OP_FUSED) SGLCORE_TRY(take_kernel(f, id, &i.kernel));
     SGLCORE_TRY(take_attrs(f, node, &i));
+    f->at[id] = (uint32_t)list->count;
+    if (node->op == SGLIR_OP_WAIT) i.begun = f->at[sglir_value_at(f->g, sglir_arg(f->g, node, 0))->node];
     return sglcore_vec_push(f->env, list, i);
 }
 
@@ -267,9 +270,12 @@ static sgl_status freeze_region(freezer *f, sglir_id region, uint32_t block)
     const sglir_region *r = &f->g->regions.data[region];
     for (int64_t n = 0; n < r->nodes.count && status == SGL_OK; n++) status = freeze_node(f, &list, r->nodes.data[n]);
     if (status == SGL_OK) status = freeze_end(f, &list, region);
-    f->p->blocks.data[block] = (sglexec_block){ (uint32_t)f->p->instructions.count, (uint32_t)list.count };
-    for (int64_t i = 0; i < list.count && status == SGL_OK; i++)
+    const uint32_t first = (uint32_t)f->p->instructions.count;
+    f->p->blocks.data[block] = (sglexec_block){ first, (uint32_t)list.count };
+    for (int64_t i = 0; i < list.count && status == SGL_OK; i++) {
+        if (list.data[i].op == SGLIR_OP_WAIT) list.data[i].begun += first;
         status = sglcore_vec_push(f->env, &f->p->instructions, list.data[i]);
+    }
     sglcore_vec_free(f->env, &list);
     return status;
 }
@@ -336,11 +342,14 @@ static sgl_status freeze_all(freezer *f)
 sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_program **program)
 {
     *program = NULL;
-    size_t origin_bytes = (size_t)g->origins.count * sizeof(uint32_t);
-    freezer f = {
-        .env = env, .g = g, .p = sglcore_alloc_zero(env, sizeof *f.p), .origins = sglcore_alloc(env, origin_bytes)
-    };
-    sgl_status status = f.p && f.origins ? SGL_OK : SGL_OUT_OF_MEMORY;
+    size_t origin_bytes = (size_t)g->origins.count * sizeof(uint32_t),
+           node_bytes = (size_t)(g->nodes.count + 1) * sizeof(uint32_t);
+    freezer f = { .env = env,
+                  .g = g,
+                  .p = sglcore_alloc_zero(env, sizeof *f.p),
+                  .origins = sglcore_alloc(env, origin_bytes),
+                  .at = sglcore_alloc_zero(env, node_bytes) };
+    sgl_status status = f.p && f.origins && f.at ? SGL_OK : SGL_OUT_OF_MEMORY;
     if (status == SGL_OK) {
         f.p->env = env;
         memset(f.origins, 0xff, origin_bytes);
@@ -348,6 +357,7 @@ sgl_status sglexec_freeze(sglcore_env *env, const sglir_graph *g, sglexec_progra
     }
     sglcore_map_free(env, &f.kernels);
     sglcore_free(env, f.origins, origin_bytes);
+    sglcore_free(env, f.at, node_bytes);
     if (status != SGL_OK) {
         if (f.p && !f.p->env) f.p->env = env;
         sglexec_program_free(f.p);

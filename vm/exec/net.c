@@ -1,9 +1,11 @@
 /* net.c -- the exchanges of a program: groups, counts, labels; and how one of them is run.
  *
  * Comes in: instructions with their operands and attributes. Goes out: calls of the comm port. An operand's parts lie along
- * dimension 0 (of all_to_all along 1, behind one place), so that each rank's is one range: counts are rows times their elements. A device whose memory is
- * the host's is read and written in place; of another, what is sent and what comes go through two blocks that are made with the
- * program. Odd invariant: exchanges are numbered over all programs and steps of the net, as heartbeats tell them. */
+ * dimension 0 (of all_to_all along 1, behind one place), so that each rank's is one range: counts are rows times their elements.
+ * A device whose memory is the host's is read and written in place, and of its exchanges those that the program waits for with a
+ * WAIT run on meanwhile; of another, what is sent and what comes go through two blocks that are made with the program, which
+ * serve one exchange at a time: there each is waited for at once, and a WAIT finds it ended. Odd invariant: exchanges are numbered
+ * over all programs and steps of the net, as heartbeats tell them. */
 #include <string.h>
 
 #include "exec/device.h"
@@ -13,6 +15,9 @@ typedef struct mesh_group {
     sglcore_hash key; /* of the mesh and the axes */
     sglexec_group *group;
 } mesh_group;
+
+/* A program leaves fewer than so many exchanges under way, which is less than what transports bear of one group. */
+enum { MOST_UNDER_WAY = 64 };
 
 struct sglexec_net {
     sglcore_env *env;
@@ -30,6 +35,9 @@ typedef struct route {
     sglexec_exchange exchange; /* without places and number */
     const int64_t *parts;      /* elements of each rank's part of what is whole, alike on all of them; NULL: of none */
     char number[8];            /* of COORDINATE and SHARE */
+    uint32_t ticket;           /* of the one under way */
+    bool waits_later;          /* a WAIT of the program does */
+    bool under_way;
 } route;
 
 struct sglexec_exchanges {
@@ -41,16 +49,22 @@ struct sglexec_exchanges {
     bool in_place;
     char *from, *to; /* where it is not: as large as the largest operand, NULL in place */
     int64_t staging_bytes;
+    int64_t under_way; /* exchanges that have begun and were not waited for */
     sglcore_arena arena;
 };
 
 /* ---- the net ------------------------------------------------------------------------------------------------------ */
 
+static sgl_status start(sglexec_net *net, sglexec_group *group, sglexec_exchange *x, uint32_t *ticket)
+{
+    x->number = ++net->number;
+    return net->ops->start(group, x, NULL, ticket);
+}
+
 static sgl_status exchange(sglexec_net *net, sglexec_group *group, sglexec_exchange *x)
 {
     uint32_t ticket;
-    x->number = ++net->number;
-    SGLCORE_TRY(net->ops->start(group, x, NULL, &ticket));
+    SGLCORE_TRY(start(net, group, x, &ticket));
     return net->ops->wait(group, ticket, NULL);
 }
 
@@ -232,6 +246,7 @@ static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
         const sgl_dtype dtype = (sgl_dtype)e->program->operands.data[i->operand_first].dtype;
         return sglexec_put_number(e->net->env, dtype, i->op == SGLIR_OP_SHARE ? at == 0 : (double)at, r->number);
     }
+    if (i->op == SGLIR_OP_WAIT) e->routes[i->begun].waits_later = e->in_place;
     if (!(sglir_ops[i->op].flags & SGLIR_EXCHANGE)) return SGL_OK;
     const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + 1;
     r->axes = (sglplan_axes)sglexec_attr_int(e->program, i, "axes");
@@ -254,8 +269,8 @@ static sgl_status lay_routes(sglexec_exchanges *e, const sglexec_device_ops *dev
     const int64_t count = e->program->instructions.count;
     e->routes = sglcore_arena_alloc(&e->arena, (size_t)(count + 1) * sizeof *e->routes);
     if (!e->routes) return SGL_OUT_OF_MEMORY;
-    for (int64_t n = 0; n < count; n++) SGLCORE_TRY(lay_route(e, (uint32_t)n));
     e->in_place = device->host_memory;
+    for (int64_t n = 0; n < count; n++) SGLCORE_TRY(lay_route(e, (uint32_t)n));
     if (e->in_place || e->staging_bytes == 0) return SGL_OK;
     e->from = sglcore_alloc_aligned(e->net->env, (size_t)e->staging_bytes, 64);
     e->to = sglcore_alloc_aligned(e->net->env, (size_t)e->staging_bytes, 64);
@@ -390,10 +405,30 @@ static sgl_status run_staged(sglexec_exchanges *e, const sglexec_memory *m, cons
     return m->ops->write(m->device, m->spaces[to->space], to->offset, e->to, bytes_of(to));
 }
 
-sgl_status sglexec_exchanges_run(sglexec_exchanges *e, const sglexec_memory *m, uint32_t n)
+/* It is over, come what may: comm.h. */
+static sgl_status end(sglexec_exchanges *e, route *r)
 {
-    const sglexec_operand *first = &e->program->operands.data[e->program->instructions.data[n].operand_first];
-    const route *r = &e->routes[n];
+    if (!r->under_way) return SGL_OK;
+    r->under_way = false;
+    e->under_way--;
+    return e->net->ops->wait(r->group, r->ticket, NULL);
+}
+
+static sgl_status begin(sglexec_exchanges *e, route *r, const sglexec_exchange *given)
+{
+    sglexec_exchange x = *given;
+    SGLCORE_TRY(start(e->net, r->group, &x, &r->ticket));
+    r->under_way = true;
+    e->under_way++;
+    return SGL_OK;
+}
+
+sgl_status sglexec_exchanges_run(sglexec_exchanges *e, const sglexec_memory *m, uint32_t n, bool at_once)
+{
+    const sglexec_instruction *i = &e->program->instructions.data[n];
+    const sglexec_operand *first = &e->program->operands.data[i->operand_first];
+    route *r = &e->routes[n];
+    if (i->op == SGLIR_OP_WAIT) return end(e, &e->routes[i->begun]);
     if (r->axes == 0)
         return m->ops->write(m->device, m->spaces[first->space], first->offset, r->number, bytes_of(first));
     SGLCORE_TRY(m->ops->finish(m->device));
@@ -401,5 +436,15 @@ sgl_status sglexec_exchanges_run(sglexec_exchanges *e, const sglexec_memory *m, 
     sglexec_exchange x = r->exchange;
     x.from = (const char *)m->spaces[first[0].space] + first[0].offset;
     x.to = (char *)m->spaces[first[1].space] + first[1].offset;
-    return exchange(e->net, r->group, &x);
+    SGLCORE_TRY(begin(e, r, &x));
+    return r->waits_later && !at_once && e->under_way < MOST_UNDER_WAY ? SGL_OK : end(e, r);
+}
+
+void sglexec_exchanges_settle(sglexec_exchanges *e)
+{
+    sglcore_env *env = e->net->env;
+    char message[sizeof env->message];
+    memcpy(message, env->message, sizeof message);
+    for (int64_t n = 0; n < e->program->instructions.count && e->under_way > 0; n++) (void)end(e, &e->routes[n]);
+    memcpy(env->message, message, sizeof message);
 }

@@ -1,7 +1,7 @@
 /* net.h -- what programs exchange among ranks: groups over a comm, and the exchanges of one program, ready to be run.
  *
  * Comes in: a comm (comm.h), a frozen program, its plan and which rank of the mesh this is. Goes out: instructions of ops with
- * the flag SGLIR_EXCHANGE, and COORDINATE and SHARE, which replay hands over in place of a launch. A net is a session's; groups are made
+ * the flag SGLIR_EXCHANGE, WAIT, COORDINATE and SHARE, which replay hands over in place of a launch. A net is a session's; groups are made
  * once for each set of axes of a mesh and shared by programs. Odd invariant: whatever is told here of other ranks (groups,
  * counts, order) is worked out on each of them by itself, and compared before the first step. */
 #ifndef SGLEXEC_NET_H
@@ -32,7 +32,10 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *exchanges);
 /* Makes the groups that are not there yet, and compares in each of them what its ranks are to exchange: INVALID_ARGUMENT, with
  * two ranks in the message, where they differ; the comm's ranks are told. Before the first run. */
 sgl_status sglexec_exchanges_meet(sglexec_exchanges *exchanges);
-/* Runs instruction n and waits for it. Allocates nothing. */
-sgl_status sglexec_exchanges_run(sglexec_exchanges *exchanges, const sglexec_memory *memory, uint32_t n);
+/* Runs instruction n: an exchange begins, and is waited for at once unless a WAIT of the program does; a WAIT waits. at_once:
+ * for somebody who looks at each result, no exchange is left under way. Allocates nothing. */
+sgl_status sglexec_exchanges_run(sglexec_exchanges *exchanges, const sglexec_memory *memory, uint32_t n, bool at_once);
+/* After a run that failed: waits until the transport touches nothing of the program's any more. Keeps the env's message. */
+void sglexec_exchanges_settle(sglexec_exchanges *exchanges);
 
 #endif

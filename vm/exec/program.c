@@ -115,6 +115,7 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
         sglplan_axes_text((sglplan_axes)sglexec_attr_int(p, i, "axes"), axes, sizeof axes);
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, " over %s", axes));
     }
+    if (i->op == SGLIR_OP_WAIT) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " for %u", i->begun));
     if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " %lld times", (long long)i->steps));
     if (i->op == SGLIR_OP_WHILE && i->steps >= 0)
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, " at most %lld times", (long long)i->steps));

@@ -27,6 +27,7 @@ typedef struct sglexec_instruction {
      * turn. WHILE: the second is the predicate, bool [], which block `other` leaves there; COND: its one operand. */
     uint32_t block; /* a turn; COND: where the predicate holds */
     uint32_t other; /* WHILE: what decides, before each turn; COND: where the predicate does not hold */
+    uint32_t begun; /* WAIT: the instruction, of its block, that began the exchange */
     int64_t steps;  /* SCAN: turns; WHILE: at most so many, -1: no limit */
     int64_t work_offset, work_bytes; /* workspace in the arena */
     uint32_t origin;                 /* program->origins */

@@ -2,7 +2,7 @@
  *
  * Comes in: a prepared program and the base addresses of its spaces. Goes out: states changed, fetches filled. Nothing is
  * allocated, and what is decided are branches and the ends of loops, by predicates that are read back; a loop writes its
- * index where its block reads it. What ranks exchange is run by exec/net. Between two instructions it looks whether it is to
+ * index where its block reads it. What ranks exchange is run by exec/net; of a run that fails nothing is left under way. Between two instructions it looks whether it is to
  * stop: a step of minutes on a large model can be left. */
 #include "exec/device.h"
 #include "exec/net.h"
@@ -73,7 +73,7 @@ static sgl_status launch(const replayer *r, uint32_t n)
         return sglcore_fail(r->env, SGL_INTERNAL, "%s: its ranks exchange, and there are none",
                             sglcore_string(r->program->strings, r->program->name));
     const sglexec_memory memory = { r->ops, r->device, r->spaces };
-    return sglexec_exchanges_run(r->exchanges, &memory, n);
+    return sglexec_exchanges_run(r->exchanges, &memory, n, r->trace != NULL);
 }
 
 static sgl_status launch_measured(const replayer *r, uint32_t n)
@@ -126,6 +126,7 @@ sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglex
     if (status == SGL_OK) status = replay_block(&r, 0);
     sgl_status finished = ops->finish(device); /* of what was launched, whatever came of it */
     if (status == SGL_OK) status = finished;
+    if (status != SGL_OK && exchanges) sglexec_exchanges_settle(exchanges);
     if (status == SGL_OK && r.profile) r.profile->replays++;
     return status;
 }

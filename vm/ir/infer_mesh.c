@@ -74,6 +74,12 @@ sgl_status sglir_infer_all_reduce(const sglir_infer *in)
     return take_sums(in, axes);
 }
 
+sgl_status sglir_infer_wait(const sglir_infer *in)
+{
+    in->results[0] = *sglir_infer_arg(in, 0);
+    return SGL_OK;
+}
+
 /* The argument's type, whole along dim, over which it is split over all of axes. */
 static sgl_status take_split(const sglir_infer *in, unsigned axes, int64_t dim)
 {

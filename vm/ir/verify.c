@@ -287,6 +287,41 @@ static sgl_status check_types(const sglir_graph *g)
     return compared != SGL_OK ? compared : status;
 }
 
+/* ---- waits -------------------------------------------------------------------------------------------------- */
+
+static sgl_status check_wait(const sglir_graph *g, sglir_id id, const uint32_t *uses)
+{
+    const sglir_node *wait = sglir_node_at(g, id), *exchange = sglir_maker(g, sglir_arg(g, wait, 0));
+    if (exchange == NULL || !(sglir_ops[exchange->op].flags & SGLIR_EXCHANGE))
+        return sglir_verify_fail(g, id, true, SGL_TYPE, "what it waits for is made by no exchange");
+    if (exchange->region != wait->region)
+        return sglir_verify_fail(g, id, true, SGL_TYPE, "the exchange stands in another region");
+    if (uses[sglir_arg(g, wait, 0)] != 1)
+        return sglir_verify_fail(g, id, true, SGL_TYPE, "what the exchange makes is read by others too");
+    bool same = wait->arg_count == exchange->arg_count + 1;
+    for (uint32_t i = 0; same && i < exchange->arg_count; i++)
+        same = sglir_arg(g, wait, i + 1) == sglir_arg(g, exchange, i);
+    return same ? SGL_OK : sglir_verify_fail(g, id, true, SGL_TYPE, "it does not name the arguments of the exchange");
+}
+
+static sgl_status check_waits(const sglir_graph *g)
+{
+    sgl_status status = SGL_OK;
+    uint32_t *uses = NULL;
+    const size_t bytes = (size_t)(g->values.count + 1) * sizeof *uses;
+    for (int64_t n = 0; n < g->nodes.count && status == SGL_OK; n++) {
+        if (sglir_node_at(g, (sglir_id)n)->op != SGLIR_OP_WAIT) continue;
+        if (uses == NULL) { /* most graphs have none */
+            uses = sglcore_alloc(g->env, bytes);
+            if (uses == NULL) return SGL_OUT_OF_MEMORY;
+            sglir_count_uses(g, uses);
+        }
+        status = check_wait(g, (sglir_id)n, uses);
+    }
+    sglcore_free(g->env, uses, bytes);
+    return status;
+}
+
 /* ---- members ------------------------------------------------------------------------------------------------ */
 
 /* A member lies within its section, where the graph has that, and apart from the section's other members. */
@@ -361,6 +396,7 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_REDUCE_SCATTER:
     case SGLIR_OP_ALL_GATHER:
     case SGLIR_OP_ALL_TO_ALL:
+    case SGLIR_OP_WAIT:
     case SGLIR_OP_FUSED: return true;
     case SGLIR_OP_CONSTANT: return sglir_type_of(g, node->out_first)->rank == 0;
     default: return (sglir_ops[node->op].flags & SGLIR_COMPOSITE) && !(sglir_ops[node->op].flags & SGLIR_ELEMENTWISE);
@@ -421,6 +457,7 @@ sgl_status sglir_verify(const sglir_graph *g, sglir_stage stage)
     SGLCORE_TRY(check_indices(g));
     SGLCORE_TRY(check_order(g));
     SGLCORE_TRY(check_types(g));
+    SGLCORE_TRY(check_waits(g));
     SGLCORE_TRY(check_members(g));
     SGLCORE_TRY(check_stage(g, 0, stage));
     return stage == SGLIR_PLACED ? sglir_verify_places(g) : SGL_OK;

@@ -17,7 +17,8 @@ sgl_status sglir_verify_places(const sglir_graph *g);
 /* The node's results are its argument's bytes, seen otherwise. */
 static inline bool sglir_is_view(const sglir_node *node)
 {
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER;
+    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
+           node->op == SGLIR_OP_WAIT;
 }
 
 #endif

@@ -6,7 +6,7 @@
  * first node; what an output names to after the last. A node may write where an argument lay that dies there (what a
  * kernel bears of that is the memory pass's matter). Odd invariant: the values of a loop's carry (argument, parameters,
  * yield, result) may be one place, since they follow one another; so may a branch's result and what is yielded for it,
- * and a state and the values that lead to its update. */
+ * and a state and the values that lead to its update. What an exchange reads lives until its wait. */
 #include <string.h>
 
 #include "ir/text.h"
@@ -409,6 +409,27 @@ static bool handed_on(const places *p, const sglir_node *node, sglir_id a, sglir
     return node->op == SGLIR_OP_COND && (one_yield(p, node, a, b) || one_yield(p, node, b, a));
 }
 
+/* An exchange that only begins may write over what it reads, though its wait still names that, if nothing else reads it from
+ * there on: b is what the exchange makes, a its argument. */
+static bool exchanged_over(const places *p, sglir_id a, sglir_id b)
+{
+    const sglir_graph *g = p->g;
+    const sglir_node *maker = sglir_maker(g, b);
+    if (maker == NULL || !(sglir_ops[maker->op].flags & SGLIR_EXCHANGE) || !same_place(g, a, b)) return false;
+    const sglir_region *region = &g->regions.data[maker->region];
+    bool begun = false, waited = false;
+    for (int64_t n = 0; n < region->nodes.count && !waited; n++) {
+        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
+        waited = node->op == SGLIR_OP_WAIT && sglir_arg(g, node, 0) == b;
+        for (uint32_t i = 0; i < node->arg_count && begun && !waited; i++)
+            if (p->lives[sglir_arg(g, node, i)].root == a) return false;
+        if (begun && sglir_is_control(node) && regions_use(p, node, a)) return false;
+        if (begun && waited && p->lives[a].last_use > p->lives[node->out_first].first) return false;
+        begun = begun || node == maker;
+    }
+    return waited;
+}
+
 static const sglir_node *holder(const sglir_graph *g, sglir_id value)
 {
     sglir_id node = g->regions.data[sglir_value_at(g, value)->region].node;
@@ -424,7 +445,8 @@ static bool may_share(const places *p, sglir_id a, sglir_id b)
         return sglir_type_of(g, a)->dtype == sglir_type_of(g, b)->dtype && memcmp(&x, &y, sizeof x) == 0;
     }
     return handed_on(p, sglir_maker(g, a), a, b) || handed_on(p, sglir_maker(g, b), a, b) ||
-           handed_on(p, holder(g, a), a, b) || handed_on(p, holder(g, b), a, b);
+           handed_on(p, holder(g, a), a, b) || handed_on(p, holder(g, b), a, b) || exchanged_over(p, a, b) ||
+           exchanged_over(p, b, a);
 }
 
 /* ---- the sweep ---------------------------------------------------------------------------------------------- */

@@ -10,7 +10,8 @@
 
 bool sglpass_is_view(const sglir_node *node)
 {
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER;
+    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
+           node->op == SGLIR_OP_WAIT;
 }
 
 /* Makers have smaller ids than users, so roots are known when they are asked for. Values inside of kernels are their

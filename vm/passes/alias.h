@@ -15,7 +15,7 @@ typedef struct sglpass_view {
     int64_t offset; /* bytes */
 } sglpass_view;
 
-/* The node's results are its argument's bytes, seen otherwise or later: reshape, unpack, after. */
+/* The node's results are its argument's bytes, seen otherwise or later: reshape, unpack, after, wait. */
 bool sglpass_is_view(const sglir_node *node);
 
 /* Fills views[values.count]. */

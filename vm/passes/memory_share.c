@@ -32,6 +32,7 @@ static void join(sglpass_sharing *s, sglir_id to, sglir_id from)
     y->next = a;
     if (y->first < x->first) x->first = y->first;
     if (y->last > x->last) x->last = y->last;
+    if (y->last_work > x->last_work) x->last_work = y->last_work;
     if (x->space == SGLIR_SPACE_ARENA) x->space = y->space;
 }
 
@@ -66,19 +67,26 @@ static int64_t moment_of_use(const sglpass_sharing *s, sglir_id node, sglir_id r
     return s->ends[node];
 }
 
-static void use(sglpass_sharing *s, sglir_id value, sglir_id node)
+static void use(sglpass_sharing *s, sglir_id value, sglir_id node, bool work)
 {
     sglir_id root = s->views[value].root;
     sglpass_group *group = &s->groups[root];
     int64_t moment = moment_of_use(s, node, sglir_value_at(s->g, root)->region);
     if (moment > group->last_read) group->last_read = moment;
     if (moment > group->last) group->last = moment;
+    if (work && moment > group->last_work) group->last_work = moment;
 }
 
 static void begin(sglpass_sharing *s, sglir_id value, int64_t first, int64_t last, sglir_space space)
 {
     s->groups[value] = (sglpass_group){
-        .next = value, .first = first, .last = last, .last_read = -1, .space = (uint8_t)space, .taken_by = SGLIR_NONE
+        .next = value,
+        .first = first,
+        .last = last,
+        .last_work = last,
+        .last_read = -1,
+        .space = (uint8_t)space,
+        .taken_by = SGLIR_NONE,
     };
 }
 
@@ -110,9 +118,9 @@ static void use_yields(sglpass_sharing *s, sglir_id id, sglir_id region)
     for (int64_t i = 0; i < at->results.count; i++) {
         sglir_id root = s->views[at->results.data[i]].root;
         if (sglir_value_at(s->g, root)->region != region) {
-            use(s, root, id);
+            use(s, root, id, true);
         } else if (s->groups[root].last < s->region_ends[region]) {
-            s->groups[root].last = s->region_ends[region];
+            s->groups[root].last = s->groups[root].last_work = s->region_ends[region];
         }
     }
 }
@@ -120,7 +128,8 @@ static void use_yields(sglpass_sharing *s, sglir_id id, sglir_id region)
 static void use_args(sglpass_sharing *s, sglir_id id)
 {
     const sglir_node *node = node_at(s, id);
-    for (uint32_t i = 0; i < node->arg_count; i++) use(s, sglir_arg(s->g, node, i), id);
+    for (uint32_t i = 0; i < node->arg_count; i++)
+        use(s, sglir_arg(s->g, node, i), id, node->op != SGLIR_OP_WAIT || i == 0);
     for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++)
         use_yields(s, id, node->region_first + r);
 }
@@ -136,11 +145,14 @@ static void find_lives(sglpass_sharing *s)
         if (s->begins[n] >= 0) begin_node(s, (sglir_id)n);
     }
     for (int64_t n = 0; n < g->nodes.count; n++) {
+        s->waits[n] = SGLIR_NONE;
         if (s->begins[n] >= 0) use_args(s, (sglir_id)n);
+        if (node_at(s, (sglir_id)n)->op == SGLIR_OP_WAIT)
+            s->waits[sglir_value_at(g, sglir_arg(g, node_at(s, (sglir_id)n), 0))->node] = (sglir_id)n;
     }
     for (int64_t i = 0; i < g->outputs.count; i++) {
         sglpass_group *group = &s->groups[s->views[g->outputs.data[i].value].root];
-        group->last = s->moments - 1;
+        group->last = group->last_work = s->moments - 1;
         if (g->outputs.data[i].role == SGLIR_FETCH && group->space == SGLIR_SPACE_ARENA) group->space = SGLIR_SPACE_IO;
     }
 }
@@ -325,6 +337,14 @@ static void join_states(sglpass_sharing *s)
 
 /* ---- kernels ------------------------------------------------------------------------------------------------ */
 
+/* Whether the node is the last that needs what lies there; an exchange's wait only holds it. */
+static bool ends_with(const sglpass_sharing *s, const sglpass_group *group, sglir_id id)
+{
+    const sglir_id wait = s->waits[id];
+    if (wait == SGLIR_NONE) return group->last == s->begins[id];
+    return group->last == s->begins[wait] && group->last_work == s->begins[id];
+}
+
 static void join_results(sglpass_sharing *s, sglir_id id)
 {
     const sglir_node *node = node_at(s, id);
@@ -335,7 +355,7 @@ static void join_results(sglpass_sharing *s, sglir_id id)
         for (uint32_t i = 0; i < node->arg_count; i++) {
             sglir_id arg = sglir_arg(s->g, node, i);
             sglpass_group *group = group_of(s, arg);
-            if (group->space != SGLIR_SPACE_ARENA || group->last != s->begins[id] || group->taken_by == id) continue;
+            if (group->space != SGLIR_SPACE_ARENA || !ends_with(s, group, id) || group->taken_by == id) continue;
             if (!is_whole(s, arg) || !sglpass_takes_place(s->g, s->views, id, i, r, s->scratch)) continue;
             group->taken_by = id;
             join(s, arg, result);
@@ -399,8 +419,9 @@ sgl_status sglpass_share(sglcore_env *env, const sglir_graph *g, sglpass_sharing
     s->begins = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->begins);
     s->ends = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->ends);
     s->chain = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->chain);
+    s->waits = sglcore_arena_alloc(&s->arena, nodes * sizeof *s->waits);
     s->region_ends = sglcore_arena_alloc(&s->arena, regions * sizeof *s->region_ends);
-    if (!s->views || !s->groups || !s->scratch || !s->begins || !s->ends || !s->chain || !s->region_ends) {
+    if (!s->views || !s->groups || !s->scratch || !s->begins || !s->ends || !s->chain || !s->waits || !s->region_ends) {
         sglpass_share_free(s);
         return SGL_OUT_OF_MEMORY;
     }

@@ -14,6 +14,7 @@ typedef struct sglpass_group {
     sglir_id next;       /* towards the head; itself at the head */
     int64_t first, last; /* moments, both included; states, feeds and constants: all of them */
     int64_t last_read;   /* of the one value, as an argument */
+    int64_t last_work;   /* as `last`, but for waits, for whose sake what an exchange reads lives on */
     int64_t offset;      /* in its space, once placed */
     uint8_t space;       /* sglir_space; NONE: within a kernel, not stored */
     sglir_id taken_by;   /* the last node that wrote over an argument here */
@@ -29,6 +30,7 @@ typedef struct sglpass_sharing {
     int64_t moments;        /* all lie in [0, moments); the last one is that of the outputs */
     uint8_t *scratch;       /* per value, zero */
     sglir_id *chain;        /* room for one value per node */
+    sglir_id *waits;        /* per node: of an exchange its wait, else SGLIR_NONE */
     sglcore_arena arena;    /* of the arrays */
 } sglpass_sharing;
 

@@ -45,6 +45,7 @@ enum {
     CLASS_REDUCE_SCATTER = WIDE,
     CLASS_ALL_GATHER = WIDE,
     CLASS_ALL_TO_ALL = WIDE,
+    CLASS_WAIT = WIDE,
     CLASS_SCAN = WIDE, /* of regions: what they take and give; what stands in them is of its own class */
     CLASS_COND = WIDE,
     CLASS_WHILE = WIDE,

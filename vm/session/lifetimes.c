@@ -8,7 +8,8 @@
 
 static bool is_view(const sglir_node *node)
 {
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER;
+    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
+           node->op == SGLIR_OP_WAIT;
 }
 
 typedef struct collector {

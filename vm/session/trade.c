@@ -28,7 +28,8 @@ typedef struct keeper {
 
 static bool is_view(const sglir_node *node)
 {
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER;
+    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
+           node->op == SGLIR_OP_WAIT;
 }
 
 static bool is_backward(const sglir_graph *g, const sglir_node *node)
