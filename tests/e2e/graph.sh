@@ -78,3 +78,16 @@ differ out all.txt
 # shellcheck disable=SC2086
 SGL_VERIFY=1 SGL_DUMP=all SGL_DUMP_DIR=dump "$SGL" graph "$LLAMA" $small --after all >out 2>err || fail "SGL_DUMP=all"
 [ "$(find dump -type f | wc -l)" -ge 10 ] || fail "there are no dumps"
+
+# Of a rank of a mesh: which it is, what its values are parts of, who is in its groups; no two ranks say the same, all parse.
+# shellcheck disable=SC2086
+for rank in 0 3; do
+    run 0 graph "$LLAMA" $small --set batch=6 --set micro=1 --mesh dp=2,tp=2 --after shard --rank $rank
+    mv out "rank.$rank"
+done
+says rank.3 '# rank 3 of 4: dp 1 of 2, tp 1 of 2; stage 0 of 1; replica 1 of 2' 'i32[3,16]{dp:0} of [6,16] from [3,0]' \
+    '# group tp: ranks 2,3; place 1 of 2' '# group dp: ranks 1,3; place 1 of 2' '# group dp+tp: ranks 0,1,2,3; place 3 of 4'
+says rank.0 '# rank 0 of 4: dp 0 of 2, tp 0 of 2; stage 0 of 1; replica 0 of 2' 'i32[3,16]{dp:0} of [6,16] from [0,0]'
+sed 's/ from \[[0-9,]*\]//g; s/ # .*//' rank.0 >plain.0
+sed 's/ from \[[0-9,]*\]//g; s/ # .*//' rank.3 >plain.3
+same plain.0 plain.3

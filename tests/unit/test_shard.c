@@ -109,6 +109,7 @@ static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g,
     interp in[INTERP_MOST_RANKS] = { { 0 } };
     ir_message message;
     for (int64_t r = 0; r < ranks; r++) graphs[r] = laid_out(env, g, &plan, r, until);
+    if (!ir_case_round_trip(env, graphs[ranks - 1], &message)) fail_msg("%s (%s): %s", name, c->name, message.text);
     bool good = interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in);
     if (!good) {
         print_graph(env, graphs[0]);
@@ -336,12 +337,64 @@ static void test_laid_out(void **state)
     sglir_graph_free(g);
 }
 
+/* ---- what parts are parts of ------------------------------------------------------------------------------------------ */
+
+/* The elements of a value that the ranks say they hold, each counted as often as ranks hold it. */
+static void count_held(const sglir_graph *g, sglir_id value, int *held)
+{
+    const sglir_type *type = sglir_type_of(g, value);
+    const sglir_whole *whole = sglir_whole_of(g, value);
+    assert_non_null(whole);
+    for (int64_t i = 0; i < type->dims[0]; i++) {
+        for (int64_t k = 0; k < type->dims[1]; k++) {
+            for (int64_t l = 0; l < type->dims[2]; l++) {
+                int64_t row = (whole->starts[0] + i) * whole->dims[1] + whole->starts[1] + k;
+                held[row * whole->dims[2] + whole->starts[2] + l]++;
+            }
+        }
+    }
+}
+
+/* Of each value that is laid out as the script says, all ranks' parts together are the whole, once; transposed on the way, too. */
+static void test_wholes(void **state)
+{
+    (void)state;
+    const mesh_case c = { "dp=2,tp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 3 }, 1, NULL };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    ir_message message;
+    sglir_graph *g = ir_case_parse(&env, "laid out", laid_out_text, &message), *graphs[6];
+    if (g == NULL) fail_msg("%s", message.text);
+    sglplan plan = plan_of(&c, g, 1);
+    for (int64_t r = 0; r < 6; r++) graphs[r] = laid_out(&env, g, &plan, r, "shard");
+    int wholes = 0, once = 0, told = 0;
+    for (int64_t v = 0; v < graphs[0]->values.count; v++) {
+        const sglir_whole *whole = sglir_whole_of(graphs[0], (sglir_id)v);
+        const sglir_type *type = sglir_type_of(graphs[0], (sglir_id)v);
+        told += whole != NULL;
+        if (whole == NULL || type->rank != 3) continue;
+        int held[6 * 5 * 4] = { 0 };
+        assert_int_equal(whole->dims[0] * whole->dims[1] * whole->dims[2], 6 * 5 * 4);
+        for (int r = 0; r < 6; r++) count_held(graphs[r], (sglir_id)v, held);
+        int copies = (type->sharded[SGLIR_AXIS_DP] < 0 ? 2 : 1) * (type->sharded[SGLIR_AXIS_TP] < 0 ? 3 : 1);
+        for (int i = 0; i < 6 * 5 * 4; i++) assert_int_equal(held[i], copies);
+        wholes++;
+        once += copies == 1;
+    }
+    assert_true(wholes >= 6 && once >= 3 && told >= wholes);
+    for (int r = 0; r < 6; r++) {
+        assert_true(ir_case_round_trip(&env, graphs[r], &message));
+        sglir_graph_free(graphs[r]);
+    }
+    sglir_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_graphs), cmocka_unit_test(test_random_programs),
         cmocka_unit_test(test_large_meshes),  cmocka_unit_test(test_transformer),
-        cmocka_unit_test(test_laid_out),
+        cmocka_unit_test(test_laid_out),      cmocka_unit_test(test_wholes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

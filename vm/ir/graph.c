@@ -54,6 +54,7 @@ void sglir_graph_free(sglir_graph *graph)
     sglcore_vec_free(env, &graph->origins);
     sglcore_vec_free(env, &graph->outputs);
     sglcore_vec_free(env, &graph->members);
+    sglcore_vec_free(env, &graph->wholes);
     sglcore_vec_free(env, &graph->recomputed);
     sglcore_vec_free(env, &graph->open);
     sglcore_map_free(env, &graph->names);
@@ -219,6 +220,26 @@ void sglir_recompute(sglir_graph *g, const char *path)
     }
     if (status == SGL_OK) status = sglcore_vec_push(g->env, &g->recomputed, interned);
     if (status != SGL_OK) sglir_stick(g, status);
+}
+
+void sglir_set_whole(sglir_graph *g, sglir_id value, const sglir_whole *whole)
+{
+    if (g->status != SGL_OK) return;
+    sglir_value *v = &g->values.data[value];
+    for (int dim = 0; dim < v->type.rank; dim++) {
+        int64_t part = v->type.dims[dim], from = whole->starts[dim], all = whole->dims[dim];
+        bool split = false;
+        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) split = split || v->type.sharded[axis] == dim;
+        if (from >= 0 && part <= all && from <= all - part && (split || part == all)) continue;
+        sglir_fail_here(g, "part", "dimension %d has %" PRId64 " elements from %" PRId64 " on of %" PRId64 "%s", dim,
+                        part, from, all, split ? "" : ", and is not split");
+        return;
+    }
+    if (v->whole != 0) {
+        g->wholes.data[v->whole - 1] = *whole;
+    } else if (sglir_stick(g, sglcore_vec_push(g->env, &g->wholes, *whole)) == SGL_OK) {
+        v->whole = (uint32_t)g->wholes.count;
+    }
 }
 
 void sglir_output_add(sglir_graph *g, sglir_output_role role, const char *name, sglir_id value)

@@ -141,8 +141,15 @@ typedef struct sglir_value {
     sglir_id region; /* in which it stands */
     uint32_t index;  /* of the result or of the parameter */
     uint8_t space;   /* sglir_space */
+    uint32_t whole;  /* 1 + place in graph->wholes; 0: it is no part, or nobody said of what */
     int64_t offset;  /* bytes from the start of the space */
 } sglir_value;
+
+/* What a value that is split over ranks is a part of, and where this rank's part begins: told, never worked out from local
+ * extents, and of no graph's hash, since ranks with equal parts share one program. */
+typedef struct sglir_whole {
+    int64_t dims[SGL_MAX_RANK], starts[SGL_MAX_RANK];
+} sglir_whole;
 
 typedef struct sglir_node {
     uint16_t op;
@@ -205,6 +212,7 @@ typedef struct sglir_graph {
     SGLCORE_VEC(sglir_origin) origins; /* [0] is "nowhere" */
     SGLCORE_VEC(sglir_output) outputs;
     SGLCORE_VEC(sglir_member) members;
+    SGLCORE_VEC(sglir_whole) wholes;
     /* Interned module paths whose inner values the backward makes again. */
     SGLCORE_VEC(uint32_t) recomputed;
     sglcore_map names;          /* { name, 0 }: the INPUT of that name; { name, 1 + role }: the output */
@@ -254,6 +262,10 @@ sglir_id sglir_build(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_
 /* Inputs and outputs. A name is given once per graph. */
 sglir_id sglir_input(sglir_graph *g, sgl_role role, const char *name, const sglir_type *type);
 void sglir_output_add(sglir_graph *g, sglir_output_role role, const char *name, sglir_id value);
+
+/* Says what the value, which is split over ranks, is a part of: the part must lie within it, and what is not split be all of
+ * it. */
+void sglir_set_whole(sglir_graph *g, sglir_id value, const sglir_whole *whole);
 
 /* Marks what nodes of the module path (their origin's scope, or one within it) make: the backward makes it again. */
 void sglir_recompute(sglir_graph *g, const char *path);
@@ -306,6 +318,12 @@ static inline const sglir_type *sglir_type_of(const sglir_graph *g, sglir_id val
 static inline sglir_id sglir_arg(const sglir_graph *g, const sglir_node *node, uint32_t i)
 {
     return g->args.data[node->arg_first + i];
+}
+/* NULL: it is no part, or nobody said of what. */
+static inline const sglir_whole *sglir_whole_of(const sglir_graph *g, sglir_id value)
+{
+    uint32_t whole = g->values.data[value].whole;
+    return whole != 0 ? &g->wholes.data[whole - 1] : NULL;
 }
 /* The node that makes the value, NULL for a region's parameter. Pointers into a graph die when it grows. */
 const sglir_node *sglir_maker(const sglir_graph *g, sglir_id value);
@@ -425,6 +443,10 @@ sgl_status sglir_verify(const sglir_graph *g, sglir_stage stage);
 
 /* Text form; parse(print(g)) has the hashes of g. */
 sgl_status sglir_print(const sglir_graph *g, sgl_write_fn write, void *user);
+/* The same with remarks, which the parser skips: what `remark` adds to the text stands behind `#` at the end of a node's line,
+ * or of the graph's first where node is SGLIR_NONE. */
+typedef sgl_status (*sglir_remark)(void *of, const sglir_graph *g, sglir_id node, sglcore_text *text);
+sgl_status sglir_print_remarked(const sglir_graph *g, sglir_remark remark, void *of, sgl_write_fn write, void *user);
 sgl_status sglir_print_dot(const sglir_graph *g, sgl_write_fn write, void *user);
 sgl_status sglir_parse(sglcore_env *env, const char *name, const char *text, size_t length, sglir_graph **graph);
 

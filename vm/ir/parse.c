@@ -45,10 +45,8 @@ static bool emit(sglir_parser *p, sglir_statement *s)
     node->work_bytes = s->work_bytes;
     node->work_offset = s->work_offset;
     for (uint32_t i = 0; i < node->out_count; i++) {
-        if (i < s->types.count) {
-            g->values.data[node->out_first + i].space = s->types.data[i].space;
-            g->values.data[node->out_first + i].offset = s->types.data[i].offset;
-        }
+        if (i < s->types.count && !sglir_parse_place(p, &s->start, node->out_first + i, &s->types.data[i]))
+            return false;
         if (!sglir_parse_define(p, &s->start, s->results.data[i], node->out_first + i)) return false;
     }
     return true;
@@ -86,9 +84,8 @@ static bool begin_region(sglir_parser *p, const sglir_token *at, const sglir_id_
         if (sglir_status(p->g) != SGL_OK) good = sglir_lex_fail_at(&p->lexer, at, sglir_status(p->g));
     }
     for (size_t i = 0; i < count && good; i++) {
-        p->g->values.data[values[i]].space = types->types.data[i].space;
-        p->g->values.data[values[i]].offset = types->types.data[i].offset;
-        good = sglir_parse_define(p, at, numbers->data[i], values[i]);
+        good = sglir_parse_place(p, at, values[i], &types->types.data[i]) &&
+               sglir_parse_define(p, at, numbers->data[i], values[i]);
     }
     sglcore_free(p->env, plain, count * sizeof *plain);
     sglcore_free(p->env, values, count * sizeof *values);

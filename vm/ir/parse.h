@@ -23,7 +23,9 @@ typedef struct sglir_parser {
 typedef struct sglir_placed_type {
     sglir_type type;
     uint8_t space;
+    bool is_part; /* whole is written */
     int64_t offset;
+    sglir_whole whole;
 } sglir_placed_type;
 
 /* A node's line. */
@@ -56,6 +58,8 @@ bool sglir_parse_use_values(sglir_parser *p, sglir_id_list *list);
 int sglir_parse_among(const sglir_lexer *lexer, const char *const *names, int count);
 bool sglir_parse_type(sglir_parser *p, sglir_type *type);
 bool sglir_parse_placed_type(sglir_parser *p, sglir_placed_type *placed);
+/* What stands behind its type is the value's. */
+bool sglir_parse_place(sglir_parser *p, const sglir_token *at, sglir_id value, const sglir_placed_type *placed);
 /* All of a node's line but its regions. */
 bool sglir_parse_line(sglir_parser *p, sglir_statement *s);
 

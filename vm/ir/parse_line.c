@@ -159,10 +159,37 @@ bool sglir_parse_type(sglir_parser *p, sglir_type *type)
     return !opens_owed(p) || (sglir_lex_sign(&p->lexer, '{') && parse_owed(p, type));
 }
 
+static bool parse_extents(sglir_parser *p, int rank, int64_t *extents)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!sglir_lex_sign(&p->lexer, i == 0 ? '[' : ',')) return false;
+        if (!sglir_lex_int(&p->lexer, 0, INT64_MAX, &extents[i])) return false;
+    }
+    return (rank > 0 || sglir_lex_sign(&p->lexer, '[')) && sglir_lex_sign(&p->lexer, ']');
+}
+
+/* of [8,64] from [4,0] */
+static bool parse_whole(sglir_parser *p, sglir_placed_type *placed)
+{
+    int rank = placed->type.rank;
+    placed->is_part = sglir_lex_take_word(&p->lexer, "of");
+    if (!placed->is_part) return p->lexer.status == SGL_OK;
+    return parse_extents(p, rank, placed->whole.dims) && sglir_lex_word(&p->lexer, "from") &&
+           parse_extents(p, rank, placed->whole.starts);
+}
+
+bool sglir_parse_place(sglir_parser *p, const sglir_token *at, sglir_id value, const sglir_placed_type *placed)
+{
+    p->g->values.data[value].space = placed->space;
+    p->g->values.data[value].offset = placed->offset;
+    if (placed->is_part) sglir_set_whole(p->g, value, &placed->whole);
+    return sglir_status(p->g) == SGL_OK || sglir_lex_fail_at(&p->lexer, at, sglir_status(p->g));
+}
+
 bool sglir_parse_placed_type(sglir_parser *p, sglir_placed_type *placed)
 {
     *placed = (sglir_placed_type){ .space = SGLIR_SPACE_NONE };
-    if (!sglir_parse_type(p, &placed->type)) return false;
+    if (!sglir_parse_type(p, &placed->type) || !parse_whole(p, placed)) return false;
     if (!sglir_lex_take_word(&p->lexer, "in")) return true;
     int space = sglir_parse_among(&p->lexer, sglir_space_names + 1, 4);
     if (space < 0) return sglir_lex_expected(&p->lexer, "a space (arena, state, io, const)");

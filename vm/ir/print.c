@@ -115,10 +115,22 @@ static void put_type(printer *p, const sglir_type *type)
     PUT(p, "%s", sglir_type_text(type, text, sizeof text));
 }
 
+static void put_extents(printer *p, const char *before, const int64_t *extents, int count)
+{
+    PUT(p, "%s[", before);
+    for (int i = 0; i < count; i++) PUT(p, "%s%lld", i > 0 ? "," : "", (long long)extents[i]);
+    PUT(p, "]");
+}
+
 static void put_typed(printer *p, sglir_id value)
 {
     const sglir_value *v = sglir_value_at(p->g, value);
+    const sglir_whole *whole = sglir_whole_of(p->g, value);
     put_type(p, &v->type);
+    if (whole != NULL) {
+        put_extents(p, " of ", whole->dims, v->type.rank);
+        put_extents(p, " from ", whole->starts, v->type.rank);
+    }
     if (v->space != SGLIR_SPACE_NONE) PUT(p, " in %s+%lld", sglir_space_names[v->space], (long long)v->offset);
 }
 
@@ -222,6 +234,8 @@ sgl_status sglir_text_node(const sglir_graph *g, const sglir_id *numbers, sglir_
 
 typedef struct sink {
     printer p;
+    sglir_remark remark; /* NULL: none */
+    void *of;
     sgl_write_fn write;
     void *user;
 } sink;
@@ -236,6 +250,16 @@ static void flush(sink *s, int64_t least)
 }
 
 static void indent(sink *s, int depth) { PUT(&s->p, "%*s", 2 * depth, ""); }
+
+static void put_remark(sink *s, sglir_id node)
+{
+    if (s->remark == NULL || s->p.status != SGL_OK) return;
+    int64_t before = s->p.text->count;
+    PUT(&s->p, " # ");
+    int64_t without = s->p.text->count;
+    if (s->p.status == SGL_OK) s->p.status = s->remark(s->of, s->p.g, node, s->p.text);
+    if (s->p.text->count == without) s->p.text->count = before;
+}
 
 static void print_nodes(sink *s, sglir_id region, int depth);
 
@@ -268,7 +292,9 @@ static void print_nodes(sink *s, sglir_id region, int depth)
         const sglir_node *node = sglir_node_at(g, id);
         indent(s, depth);
         put_node(&s->p, id);
-        PUT(&s->p, "%s\n", node->region_count > 0 ? " {" : "");
+        PUT(&s->p, "%s", node->region_count > 0 ? " {" : "");
+        put_remark(s, id);
+        PUT(&s->p, "\n");
         for (uint32_t r = 0; r < node->region_count; r++) print_region(s, node->region_first + r, depth + 1);
         if (node->region_count > 0) {
             indent(s, depth);
@@ -330,14 +356,25 @@ static void print_memory(sink *s)
 
 sgl_status sglir_print(const sglir_graph *g, sgl_write_fn write, void *user)
 {
+    return sglir_print_remarked(g, NULL, NULL, write, user);
+}
+
+sgl_status sglir_print_remarked(const sglir_graph *g, sglir_remark remark, void *of, sgl_write_fn write, void *user)
+{
     sglcore_text text = { 0 };
     sglir_id *numbers;
     size_t bytes;
     SGLCORE_TRY(sglir_number_values(g, &numbers, &bytes));
-    sink s = { .p = { .g = g, .env = g->env, .numbers = numbers, .text = &text }, .write = write, .user = user };
+    sink s = { .p = { .g = g, .env = g->env, .numbers = numbers, .text = &text },
+               .remark = remark,
+               .of = of,
+               .write = write,
+               .user = user };
     PUT(&s.p, "graph ");
     put_string(&s.p, sglcore_string(g->strings, g->name));
-    PUT(&s.p, " {\n");
+    PUT(&s.p, " {");
+    put_remark(&s, SGLIR_NONE);
+    PUT(&s.p, "\n");
     print_nodes(&s, 0, 1);
     print_outputs(&s);
     print_members(&s);

@@ -66,6 +66,8 @@ static void copy_value(sglir_rewrite *rewrite, sglir_id from, sglir_id to)
     copy->space = source->space;
     copy->offset = source->offset;
     rewrite->map[from] = to;
+    const sglir_whole *whole = sglir_whole_of(rewrite->from, from);
+    if (whole != NULL && sglir_type_equal(&source->type, &copy->type)) sglir_set_whole(rewrite->to, to, whole);
 }
 
 /* ---- copying nodes and regions ------------------------------------------------------------------------------ */

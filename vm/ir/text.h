@@ -17,6 +17,10 @@
  *     memory {arena=4096, state=0, io=0, const=0, lower_bound=4096}
  *   }
  *
+ * Behind the type of a value that is split over ranks may stand what it is a part of, and from where:
+ *
+ *     %6 = input() {...} : f32[4,64]{dp:0} of [8,64] from [4,0]
+ *
  * Values are numbered densely in the order in which they appear. An attribute that is zero or empty, and is so by
  * default, is not written. Read, any attribute that has a default may be left out, and so may the types and all that
  * stands after them. */

@@ -80,6 +80,11 @@ sglir_id sglpass_begin(sglpass_sharder *s, const sglpass_form *form, int dim, in
 /* Along an axis from which element of an extent this rank's part begins, as a value: i64 []. */
 sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit);
 
+/* Writes down of what value of these extents `made` is this rank's part in that form; order: its dimension i is the value's
+ * order[i]; NULL: i. (shard_emit.c) */
+void sglpass_tell(sglpass_sharder *s, sglir_id made, const int64_t *dims, const sglpass_form *form,
+                  const int64_t *order);
+
 /* shard_demand.c: fills demands. */
 sgl_status sglpass_demands(sglpass_sharder *s, sglcore_arena *arena);
 

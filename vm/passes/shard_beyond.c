@@ -111,6 +111,22 @@ static sglir_id drop_kept(sglpass_sharder *s, const sglir_node *node, const sglp
     return sglir_emit(s->to, SGLIR_OP_RESHAPE, &made, 1, shape, 2, NULL);
 }
 
+/* Each rank's extreme is one of as many as hold parts. */
+static void tell_extreme(sglpass_sharder *s, const sglir_node *node, const sglpass_form *of_x, sglir_id made)
+{
+    const sglir_type *x = sglir_type_of(s->from, sglir_arg(s->from, node, 0));
+    sglpass_form form = *of_x;
+    int64_t dims[SGL_MAX_RANK];
+    int count;
+    memcpy(dims, x->dims, sizeof dims);
+    const int64_t *reduced = sglir_attr_ints(s->from, node, "axes", &count);
+    for (int i = 0; i < count; i++) {
+        dims[reduced[i]] = sglplan_group_size(s->context->plan, sglpass_axes_of(of_x, (int)reduced[i]));
+        form.unit[reduced[i]] = 1;
+    }
+    sglpass_tell(s, made, dims, &form, NULL);
+}
+
 bool sglpass_emit_extreme(sglpass_sharder *s, const sglpass_way *run, sglir_id x, sglir_id *out)
 {
     const sglir_node *node = sglir_node_at(s->from, run->node);
@@ -121,7 +137,8 @@ bool sglpass_emit_extreme(sglpass_sharder *s, const sglpass_way *run, sglir_id x
     int count;
     const int64_t *reduced = sglir_attr_ints(s->from, node, "axes", &count);
     sglir_id made = sglir_reduce(s->to, (sglir_op)node->op, x, reduced, count, true);
-    if (least) made = sglir_unary(s->to, SGLIR_OP_NEG, made);
+    tell_extreme(s, node, &of_x, made);
+    if (least) tell_extreme(s, node, &of_x, made = sglir_unary(s->to, SGLIR_OP_NEG, made));
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         const sglir_named attrs[] = { SGLIR_I("axes", SGLPLAN_AXIS(axis)), SGLIR_I("dim", of_x.at[axis]) };
         if (reduces(s->from, node, of_x.at[axis])) made = sglir_emit(s->to, SGLIR_OP_ALL_MAX, &made, 1, attrs, 2, NULL);

@@ -97,6 +97,26 @@ static sglir_id move_iota(const local *l, sglir_id made)
     return sglir_add(s->to, made, sglir_broadcast_like(s->to, start, made));
 }
 
+/* ---- what parts are parts of ---------------------------------------------------------------------------------------- */
+
+void sglpass_tell(sglpass_sharder *s, sglir_id made, const int64_t *dims, const sglpass_form *form,
+                  const int64_t *order)
+{
+    sglir_whole whole = { 0 };
+    bool split = false;
+    if (s->to->status != SGL_OK) return;
+    for (int i = 0; i < sglir_type_of(s->to, made)->rank; i++) {
+        int dim = order ? (int)order[i] : i;
+        sglplan_axes axes = sglpass_axes_of(form, dim);
+        whole.dims[i] = dims[dim];
+        if (axes == 0) continue;
+        split = true;
+        whole.starts[i] =
+            sglplan_part_along(s->context->plan, axes, s->context->rank, dims[dim], form->unit[dim]).offset;
+    }
+    if (split) sglir_set_whole(s->to, made, &whole);
+}
+
 /* ---- the node ------------------------------------------------------------------------------------------------------- */
 
 static sgl_status check_result(const local *l, sglir_id node, uint32_t r, sglir_id made)

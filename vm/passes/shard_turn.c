@@ -77,6 +77,7 @@ double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpa
 
 void sglpass_put(sglpass_sharder *s, sglir_id value, sglir_id made, const sglpass_form *form)
 {
+    sglpass_tell(s, made, sglir_type_of(s->from, value)->dims, form, NULL);
     if (s->to->status != SGL_OK) return;
     sglpass_made entry = { .value = value, .made = made, .form = *form, .before = s->latest[value] };
     sgl_status status = sglcore_vec_push(s->env, &s->made, entry);
@@ -226,6 +227,17 @@ sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t uni
     return sglir_add(s->to, start, sglir_mul(s->to, more, number(s, unit)));
 }
 
+/* Dimension i of what has dimension `front` brought to the front. */
+static int fronted(int front, int i) { return i == 0 ? front : i <= front ? i - 1 : i; }
+
+static void tell(turning *t, int front)
+{
+    const sglir_type *type = sglir_type_of(t->s->from, t->value);
+    int64_t order[SGL_MAX_RANK];
+    for (int i = 0; i < type->rank; i++) order[i] = fronted(front, i);
+    sglpass_tell(t->s, t->now, type->dims, &t->form, order);
+}
+
 static void cut(turning *t, int axis, int dim)
 {
     sglpass_sharder *s = t->s;
@@ -238,6 +250,7 @@ static void cut(turning *t, int axis, int dim)
                                   SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
     t->now = sglir_emit(s->to, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 3, NULL);
     t->form.at[axis] = (int8_t)dim;
+    tell(t, 0);
 }
 
 /* The dimension to the front, or from there back to its place. */
@@ -247,10 +260,11 @@ static void bring(turning *t, int dim, bool back)
     int rank = sglir_type_of(t->s->from, t->value)->rank;
     if (dim == 0) return;
     for (int i = 0; i < rank; i++) {
-        int from_front = i == 0 ? dim : i <= dim ? i - 1 : i, from_place = i == dim ? 0 : i < dim ? i + 1 : i;
-        order[i] = back ? from_place : from_front;
+        int from_place = i == dim ? 0 : i < dim ? i + 1 : i;
+        order[i] = back ? from_place : fronted(dim, i);
     }
     t->now = sglir_transpose(t->s->to, t->now, order);
+    tell(t, back ? 0 : dim);
 }
 
 static void gather(turning *t, sglplan_axes axes, int dim)
@@ -262,10 +276,11 @@ static void gather(turning *t, sglplan_axes axes, int dim)
                                   SGLIR_I("unit", t->form.unit[dim]) };
     bring(t, dim, false);
     t->now = sglir_emit(s->to, SGLIR_OP_ALL_GATHER, &t->now, 1, attrs, 3, NULL);
-    bring(t, dim, true);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if (axes & SGLPLAN_AXIS(axis)) t->form.at[axis] = SGLPASS_WHOLE;
     }
+    tell(t, dim);
+    bring(t, dim, true);
 }
 
 static void pay(turning *t, sglplan_axes axes)
@@ -276,6 +291,7 @@ static void pay(turning *t, sglplan_axes axes)
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if (axes & SGLPLAN_AXIS(axis)) t->form.at[axis] = SGLPASS_WHOLE;
     }
+    tell(t, 0);
 }
 
 /* Sums over these axes, each rank its part along dim, which is split over slower axes only. */
@@ -288,10 +304,11 @@ static void hand_out(turning *t, sglplan_axes axes, int dim)
                                   SGLIR_I("unit", t->form.unit[dim]) };
     bring(t, dim, false);
     t->now = sglir_emit(s->to, SGLIR_OP_REDUCE_SCATTER, &t->now, 1, attrs, 3, NULL);
-    bring(t, dim, true);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if (axes & SGLPLAN_AXIS(axis)) t->form.at[axis] = (int8_t)dim;
     }
+    tell(t, dim);
+    bring(t, dim, true);
 }
 
 /* Dimension `dim` of now becomes `lead` and the rest of it, or (lead 0) those two become one again. */

@@ -1,4 +1,4 @@
-/* report.c -- what a program will need and do, told before it runs: memory, instructions, a summary, the graph.
+/* report.c -- what a program will need and do, told before it runs: memory, instructions, a summary.
  *
  * Comes in: a frozen program with the placed graph it came from. Goes out: text, JSON or SVG through the host's writer.
  * Odd invariant: but for the profile nothing here is measured; every figure is a property of the program. */
@@ -319,53 +319,4 @@ const char *sgl_pass_name(int index)
     for (int i = 0; index >= 0 && sglpass_pipeline[i].name; i++)
         if (i == index) return sglpass_pipeline[i].name;
     return NULL;
-}
-
-static sgl_status check_pass(sglcore_env *env, const char *pass)
-{
-    const char *names[32];
-    int count = 0;
-    for (const char *name; count < 32 && (name = sgl_pass_name(count)) != NULL; count++) {
-        if (strcmp(name, pass) == 0) return SGL_OK;
-        names[count] = name;
-    }
-    char hint[SGLCORE_HINT_ROOM];
-    return sglcore_fail(env, SGL_NOT_FOUND, "there is no pass '%s'%s", pass, sglcore_hint(pass, names, count, hint));
-}
-
-static sgl_status print_as(const sglir_graph *g, const char *format, sgl_write_fn write, void *user)
-{
-    return strcmp(format, "dot") == 0 ? sglir_print_dot(g, write, user) : sglir_print(g, write, user);
-}
-
-sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan, const char *pass,
-                           const char *format, sgl_write_fn write, void *user)
-{
-    SGLSESSION_NEEDS(session && graph && write,
-                     session ? session->vm
-                     : graph ? graph->vm
-                             : NULL,
-                     "session, graph or write is NULL");
-    sglcore_env *env = &session->vm->env;
-    SGLCORE_TRY(sglsession_check(session, graph, plan, "sgl_graph_print"));
-    if (!format) format = "text";
-    if (strcmp(format, "text") != 0 && strcmp(format, "dot") != 0)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "graph: the formats are text and dot, not '%s'", format);
-    if (!pass || !*pass) return print_as(graph->ir, format, write, user);
-    bool all = strcmp(pass, "all") == 0;
-    if (!all) SGLCORE_TRY(check_pass(env, pass));
-    sglplan own = sglsession_plan(session, plan);
-    int64_t rank, ranks;
-    SGLCORE_TRY(sglsession_place(session, &own, &rank, &ranks));
-    const sglpass_context context = { .env = env,
-                                      .plan = &own,
-                                      .rank = rank,
-                                      .layout = session->layout,
-                                      .workspace = session->ops->workspace,
-                                      .warned = &session->warned };
-    sglir_graph *after = NULL;
-    SGLCORE_TRY(sglpass_run(&context, graph->ir, all ? NULL : pass, &after));
-    sgl_status status = print_as(after, format, write, user);
-    sglir_graph_free(after);
-    return status;
 }
