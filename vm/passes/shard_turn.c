@@ -358,6 +358,7 @@ static void move_parts(turning *t, const move *m, const sglpass_form *want)
     t->now = sglir_emit(s->to, SGLIR_OP_ALL_TO_ALL, &t->now, 1, attrs, 5, NULL);
     bring_two(t, even, other < even ? other : other + 1, true);
     lead_apart(t, even, 0);
+    tell(t, 0);
 }
 
 /* ---- from form to form -------------------------------------------------------------------------------------------- */
