@@ -165,19 +165,18 @@ static bool exchange(const interp_rank *r, const interp_call *call)
     sglplan_axes axes = (sglplan_axes)interp_int(call, "axes");
     r->world->calls[r->rank] = call;
     if (!meet(r->world)) return true;
-    bool same = same_exchange(r, call);
-    if (!same) {
-        snprintf(call->in->error, sizeof call->in->error, "rank %d meets the others in another exchange", (int)r->rank);
-        give_up(r->world);
-        return true;
-    }
-    switch (call->node->op) {
+    bool same = same_exchange(r, call); /* all ranks find the same */
+    switch (same ? call->node->op : SGLIR_OP_COUNT) {
+    case SGLIR_OP_COUNT: break;
     case SGLIR_OP_ALL_GATHER: gather(r, axes, &call->results[0]); break;
     case SGLIR_OP_ALL_TO_ALL: all_to_all(r, call, axes, &call->results[0]); break;
     case SGLIR_OP_REDUCE_SCATTER: scatter(r, call, axes, &call->results[0]); break;
     default: reduce(r, call, axes, &call->results[0]); break;
     }
-    meet(r->world); /* nobody's argument goes before all have read it */
+    meet(r->world); /* nobody's call goes before all have read it */
+    if (same) return true;
+    snprintf(call->in->error, sizeof call->in->error, "rank %d meets the others in another exchange", (int)r->rank);
+    give_up(r->world);
     return true;
 }
 

@@ -1,5 +1,6 @@
 /* test_dsl_fault.c -- memory that runs out at every place, and calls of sgl.core with arguments made at random: neither
  * crashes, leaks or leaves a job unusable.
+ * One thread: nothing for the thread sanitizer, whose memory and depth of calls it exceeds. ctest: not under tsan,
  * ctest: timeout 300 */
 #include "dsl_host.h"
 

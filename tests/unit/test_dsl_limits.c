@@ -2,6 +2,7 @@
  *
  * Each case is a way around a plain budget: loops around pcall, handlers, coroutines, things to be closed, functions that
  * run long inside C. The budgets are small, so that the whole takes seconds.
+ * One thread: nothing for the thread sanitizer, whose memory and depth of calls it exceeds. ctest: not under tsan,
  * ctest: timeout 300 */
 #include "dsl_host.h"
 

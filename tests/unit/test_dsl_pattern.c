@@ -1,7 +1,8 @@
 /* test_dsl_pattern.c -- string.find, match, gmatch and gsub against Lua's own: the same results, and errors in the same cases.
  *
  * The original library is opened a second time inside a job, under another name; a Lua loop with a seeded generator compares
- * the two on made-up patterns and subjects, and on a list of odd ones. */
+ * the two on made-up patterns and subjects, and on a list of odd ones.
+ * One thread: nothing for the thread sanitizer, whose memory and depth of calls it exceeds. ctest: not under tsan */
 #include <lualib.h>
 
 #include "dsl_host.h"

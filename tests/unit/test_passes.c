@@ -306,11 +306,7 @@ static void test_interrupt_between_passes(void **state)
     check_list(is_honest, SGL_OK, "");
 }
 
-#ifdef SGL_HARD_MODE
-enum { LONG = 2000 }; /* each node moves all the others */
-#else
 enum { LONG = 100000 };
-#endif
 
 typedef struct host {
     sgl_vm *vm;

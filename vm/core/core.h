@@ -75,7 +75,7 @@ void sglcore_arena_free(sglcore_arena *arena);
         int64_t count, capacity;                                                                                       \
     }
 
-/* Makes room for `more` further elements. Hard-mode builds move the array every time, so that a pointer kept across a
+/* Makes room for `more` further elements. Hard-mode builds move a short array every time, so that a pointer kept across a
  * push is found out. Fails only with OUT_OF_MEMORY, and then the vector is as it was. */
 #define sglcore_vec_reserve(env, vec, more)                                                                            \
     sglcore_vec_grow((env), (void **)(void *)&(vec)->data, &(vec)->capacity, (vec)->count, (more), sizeof *(vec)->data)

@@ -2,7 +2,7 @@
  *
  * In: the env's allocator, the only one the library uses. Out: blocks, counted exactly in env->bytes_in_use; a failure
  * is a NULL and a recorded message. Sizes stand with their owners, not before the blocks: who frees says how much. Odd
- * invariant: with SGL_HARD_MODE every growth of a vector moves it and every arena block is a chunk of its own, so that
+ * invariant: with SGL_HARD_MODE every growth of a short vector moves it and every arena block is a chunk of its own, so that
  * stale pointers and overruns are found by the sanitizers. */
 #include <assert.h>
 #include <string.h>
@@ -133,6 +133,12 @@ void sglcore_arena_free(sglcore_arena *arena)
 
 /* ---- vectors ------------------------------------------------------------------------------------------------ */
 
+#ifdef SGL_HARD_MODE
+enum {
+    HARD_MOST = 1024
+}; /* elements; a longer vector moves when it is full: else building it takes time of its square */
+#endif
+
 sgl_status sglcore_vec_grow(sglcore_env *env, void **data, int64_t *capacity, int64_t count, int64_t more, size_t size)
 {
     assert(count >= 0 && count <= *capacity && more >= 0);
@@ -146,7 +152,7 @@ sgl_status sglcore_vec_grow(sglcore_env *env, void **data, int64_t *capacity, in
         new_capacity = old_capacity > most / 2 ? most : 2 * old_capacity;
         if (new_capacity < needed) new_capacity = needed;
 #ifdef SGL_HARD_MODE
-        new_capacity = needed;
+        new_capacity = needed <= HARD_MOST ? needed : needed + needed / 8;
 #else
         if (new_capacity < 8 && most >= 8) new_capacity = 8;
 #endif
@@ -154,7 +160,7 @@ sgl_status sglcore_vec_grow(sglcore_env *env, void **data, int64_t *capacity, in
     void *old; /* *data is a T * of the caller's: copied, not read as another type */
     memcpy(&old, data, sizeof old);
 #ifdef SGL_HARD_MODE
-    if (more == 0) return SGL_OK;
+    if (more == 0 || (needed <= old_capacity && needed > HARD_MOST)) return SGL_OK;
     void *moved = sglcore_alloc(env, (size_t)new_capacity * size);
     if (moved == NULL) return SGL_OUT_OF_MEMORY;
     if (old != NULL) {
