@@ -430,7 +430,7 @@ static const char head[] =
     "one letter are cut alike; `+` is summed over, and a result that lacks the letter is then owed a sum; `.` cannot be cut. "
     "What has no labels stays whole, but that generators make the part that is asked for. Over ranks, packs are split by their "
     "members (vm/passes/shard_packs.c), and a table of `gather`, `reduce_max` and `reduce_min`, and the sequence of the queries of "
-    "`attention` and `rope` where no label lets them (shard_beyond.c);\n"
+    "`attention` and `rope` where no label lets them (vm/ir/beyond.c);\n"
     "- **made of**: the ops of a composite's decomposition, which is its meaning and its reference.\n\n";
 
 static const char table_head[] = "\n| op | meaning | dtypes | derivative | linear |\n| --- | --- | --- | --- | --- |\n";

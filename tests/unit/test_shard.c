@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "passes/pass.h"
 #include "tests/reference/interp_world.h"
@@ -297,6 +298,47 @@ static void test_transformer(void **state)
     sglir_graph_free(g);
 }
 
+/* A state of one dimension less than its parameter follows it where it can; what is said of states alone it must be able to. */
+static void test_states_refused(void **state)
+{
+    (void)state;
+    static const char *const text = "graph \"test\" {\n"
+                                    "  %0 = input() {role=0, name=\"w\", dtype=f64, dims=[4,6]}\n"
+                                    "  %1 = input() {role=1, name=\"rows.v/w\", dtype=f64, dims=[4]}\n"
+                                    "  %2 = input() {role=1, name=\"rows.n/w\", dtype=f64, dims=[]}\n"
+                                    "  %3 = neg(%1)\n  %4 = neg(%0)\n  %5 = neg(%2)\n"
+                                    "  update \"w\" %4\n  update \"rows.v/w\" %3\n  update \"rows.n/w\" %5\n"
+                                    "}\n";
+    static const struct {
+        const char *layouts, *message;
+    } cases[] = {
+        { "w tp:1", NULL },
+        { "states * tp:0", NULL },
+        { "states w fsdp:1", NULL },
+        { "states w tp:1",
+          "plan: layouts: dimension 1 of state 'rows.v/w' is to be split over tp=2, and it has 1, counted "
+          "from 0: f64[4]" },
+        { "w tp:2",
+          "plan: layouts: dimension 2 of parameter 'w' is to be split over tp=2, and it has 2, counted from 0" },
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    ir_message message;
+    sglir_graph *g = ir_case_parse(&env, "states", text, &message);
+    if (g == NULL) fail_msg("%s", message.text);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const mesh_case c = { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, cases[i].layouts };
+        sglplan plan = plan_of(&c, g, 1);
+        sglpass_context context = { .env = &env, .plan = &plan };
+        sglir_graph *made = NULL;
+        sgl_status status = sglpass_run(&context, g, "shard", &made);
+        assert_int_equal(status, cases[i].message ? SGL_INVALID_ARGUMENT : SGL_OK);
+        if (cases[i].message && !strstr(env.message, cases[i].message)) fail_msg("%s", env.message);
+        sglir_graph_free(made);
+    }
+    sglir_graph_free(g);
+}
+
 /* ---- as a script says ---------------------------------------------------------------------------------------------------- */
 
 static const char *const laid_out_text = "graph \"test\" {\n"
@@ -392,9 +434,10 @@ static void test_wholes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_graphs), cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_large_meshes),  cmocka_unit_test(test_transformer),
-        cmocka_unit_test(test_laid_out),      cmocka_unit_test(test_wholes),
+        cmocka_unit_test(test_random_graphs),  cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_large_meshes),   cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_laid_out),       cmocka_unit_test(test_wholes),
+        cmocka_unit_test(test_states_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,11 @@ typedef struct sglir_view {
     int attr_count;
 } sglir_view;
 
+/* Of a node that is there, with its attributes in `named`; false where it is too large for a view. */
+bool sglir_view_of(const sglir_graph *g, const sglir_node *node, sglir_named named[SGLIR_MOST_ATTRS], sglir_view *view);
+/* As sglir_beyond_of. */
+bool sglir_beyond_of_view(const sglir_view *view, int dim, sglir_beyond *beyond);
+
 typedef bool (*sglir_labels_fn)(const sglir_view *view, sglir_labels *labels);
 /* As sglir_labels_of. */
 bool sglir_labels_of_view(const sglir_view *view, sglir_labels *labels);

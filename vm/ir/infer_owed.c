@@ -240,51 +240,6 @@ static bool is_cut_further(const sglir_infer *in, int axis)
     return true;
 }
 
-/* A gather by indices of this rank's rows (those of others give zeros) from a table that is split along its rows: of what was
- * asked for, each rank has its terms. */
-static bool is_part_of_table(const sglir_infer *in, int axis)
-{
-    if (in->op != SGLIR_OP_GATHER || axis == SGLIR_AXIS_MICRO || sglir_infer_arg(in, 0)->sharded[axis] != 0)
-        return false;
-    if (sglir_infer_arg(in, 1)->sharded[axis] >= 0) return false;
-    in->results[0].partial = (uint8_t)(in->results[0].partial | 1u << axis);
-    return true;
-}
-
-/* The extreme of this rank's part, kept as one of as many as there are ranks: what all_max takes. */
-static bool is_kept_extreme(const sglir_infer *in, int axis)
-{
-    bool extreme = in->op == SGLIR_OP_REDUCE_MAX || in->op == SGLIR_OP_REDUCE_MIN;
-    if (!extreme || axis == SGLIR_AXIS_MICRO || sglir_infer_int(in, "keep") == 0) return false;
-    const sglir_named *axes = sglir_infer_attr(in, "axes");
-    int dim = sglir_infer_arg(in, 0)->sharded[axis];
-    for (int64_t i = 0; i < axes->i; i++) {
-        if (axes->ints[i] != dim) continue;
-        in->results[0].sharded[axis] = (int8_t)dim;
-        return true;
-    }
-    return false;
-}
-
-/* Attention and rope over parts of the queries' sequence, with the offset of this rank's part: keys and values are whole, and
- * their gradients terms of a sum. */
-static bool is_part_of_sequence(const sglir_infer *in, int axis)
-{
-    bool grad = in->op == SGLIR_OP_ATTENTION_GRAD, rope = in->op == SGLIR_OP_ROPE;
-    if ((in->op != SGLIR_OP_ATTENTION && !grad && !rope) || axis == SGLIR_AXIS_MICRO) return false;
-    for (int i = 0; i < in->arg_count; i++) {
-        bool positions = rope && sglir_infer_arg(in, 1)->rank == 2 && i == 1;
-        bool segments = i == (grad ? 7 : 4) && !rope;
-        bool like_queries = i == 0 || positions || segments || (grad && (i == 3 || i == 5));
-        int wanted = like_queries ? 1 : grad && i == 4 ? 2 : -1;
-        if (sglir_infer_arg(in, i)->sharded[axis] != wanted) return false;
-    }
-    in->results[0].sharded[axis] = 1;
-    if (in->op == SGLIR_OP_ATTENTION) in->results[1].sharded[axis] = 2;
-    for (int r = 1; grad && r < 3; r++) in->results[r].partial = (uint8_t)(in->results[r].partial | 1u << axis);
-    return true;
-}
-
 static int first_split(const sglir_infer *in, int axis)
 {
     for (int i = 0; i < in->arg_count; i++) {
@@ -303,6 +258,24 @@ static bool view_of(const sglir_infer *in, sglir_view *view)
                           .attr_count = in->attr_count };
     for (int i = 0; i < in->arg_count; i++) view->args[i] = sglir_infer_arg(in, i);
     for (int i = 0; i < *in->count; i++) view->results[i] = &in->results[i];
+    return true;
+}
+
+/* The op runs over parts that its labels refuse (beyond.c), of which the pass shard has seen to the rest. */
+static bool runs_beyond(const sglir_infer *in, int axis)
+{
+    sglir_view view;
+    sglir_beyond beyond;
+    if (axis == SGLIR_AXIS_MICRO || !view_of(in, &view)) return false;
+    if (!sglir_beyond_of_view(&view, sglir_infer_arg(in, 0)->sharded[axis], &beyond)) return false;
+    if (beyond.extreme && sglir_infer_int(in, "keep") == 0) return false;
+    for (int i = 0; i < in->arg_count; i++) {
+        if (sglir_infer_arg(in, i)->sharded[axis] != beyond.args[i]) return false;
+    }
+    for (int r = 0; r < *in->count; r++) {
+        if (beyond.results[r] >= 0) in->results[r].sharded[axis] = beyond.results[r];
+        if (beyond.results[r] == SGLIR_PARTIAL) in->results[r].partial = (uint8_t)(in->results[r].partial | 1u << axis);
+    }
     return true;
 }
 
@@ -332,8 +305,7 @@ static sgl_status carry_split(const sglir_infer *in)
             SGLCORE_TRY(split_concat(in, axis));
             continue;
         }
-        if (is_part_written_back(in, axis) || is_cut_further(in, axis)) continue;
-        if (is_part_of_table(in, axis) || is_kept_extreme(in, axis) || is_part_of_sequence(in, axis)) continue;
+        if (is_part_written_back(in, axis) || is_cut_further(in, axis) || runs_beyond(in, axis)) continue;
         sglir_view view;
         if (!labelled && (!view_of(in, &view) || !sglir_labels_of_view(&view, &labels)))
             return sglir_infer_fail(in, "argument %d is split over %s; the op takes whole values: gather it first",

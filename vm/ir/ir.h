@@ -363,8 +363,7 @@ bool sglir_constant_value(const sglir_graph *g, sglir_id value, double *out);
 /* How the dimensions of an op's arguments and results belong together: the one description that sharding, micro
  * batching and the cost rules read (as einsum labels: dims with the same label run together). Label values are small
  * numbers from 0; -1 marks a dimension that cannot be split. A label that stands in arguments only is summed over: a
- * result is then partial when it is split. Labels of results come after those of the arguments. What the pass shard alone
- * runs over parts (a table by rows, extremes, a part of the queries) has no labels: infer_owed.c knows it. */
+ * result is then partial when it is split. Labels of results come after those of the arguments. */
 typedef struct sglir_labels {
     int8_t args[16][SGL_MAX_RANK];
     int8_t results[8][SGL_MAX_RANK];
@@ -374,6 +373,21 @@ typedef struct sglir_labels {
 } sglir_labels;
 /* False for ops with more than 16 arguments (pack, concat: handled by their callers) or none that makes sense. */
 bool sglir_labels_of(const sglir_graph *g, const sglir_node *node, sglir_labels *labels);
+
+/* In place of a dimension. */
+enum {
+    SGLIR_WHOLE = -1 /* the same on every rank of the axis */,
+    SGLIR_PARTIAL = -2 /* a sum over the axis is owed */
+};
+/* How a node runs along an axis of ranks over which its first argument is split along a dimension that its labels refuse
+ * (beyond.c): per argument and result a dimension, or one of the above. */
+typedef struct sglir_beyond {
+    int8_t args[16], results[8];
+    bool
+        extreme; /* each rank's maximum or minimum, kept as one of as many as there are ranks, of which all_max makes one */
+} sglir_beyond;
+/* False: it cannot. */
+bool sglir_beyond_of(const sglir_graph *g, const sglir_node *node, int dim, sglir_beyond *beyond);
 
 /* ---- walk: what passes ask ----------------------------------------------------------------------------------- */
 

@@ -343,16 +343,22 @@ bool sglir_labels_of_view(const sglir_view *view, sglir_labels *labels)
     return rules[view->op](view, labels);
 }
 
+bool sglir_view_of(const sglir_graph *g, const sglir_node *node, sglir_named named[SGLIR_MOST_ATTRS], sglir_view *view)
+{
+    if (node->arg_count > 16 || node->out_count > 8) return false;
+    *view = (sglir_view){ .op = (sglir_op)node->op,
+                          .arg_count = (int)node->arg_count,
+                          .result_count = (int)node->out_count,
+                          .attrs = named,
+                          .attr_count = sglir_attrs_named(g, node, named) };
+    for (int i = 0; i < view->arg_count; i++) view->args[i] = sglir_type_of(g, sglir_arg(g, node, (uint32_t)i));
+    for (int i = 0; i < view->result_count; i++) view->results[i] = sglir_type_of(g, node->out_first + (sglir_id)i);
+    return true;
+}
+
 bool sglir_labels_of(const sglir_graph *g, const sglir_node *node, sglir_labels *labels)
 {
     sglir_named named[SGLIR_MOST_ATTRS];
-    if (node->arg_count > 16 || node->out_count > 8) return false;
-    sglir_view view = { .op = (sglir_op)node->op,
-                        .arg_count = (int)node->arg_count,
-                        .result_count = (int)node->out_count,
-                        .attrs = named,
-                        .attr_count = sglir_attrs_named(g, node, named) };
-    for (int i = 0; i < view.arg_count; i++) view.args[i] = sglir_type_of(g, sglir_arg(g, node, (uint32_t)i));
-    for (int i = 0; i < view.result_count; i++) view.results[i] = sglir_type_of(g, node->out_first + (sglir_id)i);
-    return sglir_labels_of_view(&view, labels);
+    sglir_view view;
+    return sglir_view_of(g, node, named, &view) && sglir_labels_of_view(&view, labels);
 }

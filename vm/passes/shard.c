@@ -130,23 +130,27 @@ static bool learns(const sglir_graph *g)
     return false;
 }
 
-/* The data axes may be given for everything, numbers too; elsewhere a dimension that a parameter has not is a mistake. */
+/* The data axes may be given for everything, numbers too; elsewhere a dimension that a parameter has not is a mistake. So it is for
+ * its states, of what is said of these alone: some have fewer dimensions than their parameter, and then follow it where they can. */
 static sgl_status check_dims(const sglpass_context *context, const sglir_graph *g, const sglir_node *node)
 {
     const sglplan *plan = context->plan;
-    const char *name = sglir_attr_string(g, node, "name");
+    const char *name = sglir_attr_string(g, node, "name"), *path = sglpass_path_of(name);
+    const bool is_state = path != name;
     const sglir_type *type = sglir_type_of(g, node->out_first);
-    int8_t at[SGLIR_AXIS_COUNT];
+    int8_t at[SGLIR_AXIS_COUNT], of_parameter[SGLIR_AXIS_COUNT];
     uint64_t named;
     char text[SGLIR_TYPE_ROOM];
-    sglplan_layout_of(plan, name, false, at, &named);
+    sglplan_layout_of(plan, path, is_state, at, &named);
+    sglplan_layout_of(plan, path, false, of_parameter, &named);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if (at[axis] < type->rank || (SGLPLAN_DATA_AXES & SGLPLAN_AXIS(axis))) continue;
+        if (is_state && (type->rank == 0 || at[axis] == of_parameter[axis])) continue;
         return sglcore_fail(context->env, SGL_INVALID_ARGUMENT,
-                            "plan: layouts: dimension %d of parameter '%s' is to be split over %s=%lld, and it has %d, "
+                            "plan: layouts: dimension %d of %s '%s' is to be split over %s=%lld, and it has %d, "
                             "counted from 0: %s",
-                            at[axis], name, sglir_axis_name(axis), (long long)plan->mesh[axis], type->rank,
-                            sglir_type_text(type, text, sizeof text));
+                            at[axis], is_state ? "state" : "parameter", name, sglir_axis_name(axis),
+                            (long long)plan->mesh[axis], type->rank, sglir_type_text(type, text, sizeof text));
     }
     return SGL_OK;
 }
@@ -160,8 +164,11 @@ static sgl_status check_layouts(const sglpass_context *context, const sglir_grap
     int listed = 0;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
-        if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") != SGL_PARAMETER) continue;
+        if (node->op != SGLIR_OP_INPUT) continue;
         const char *name = sglir_attr_string(g, node, "name");
+        int64_t role = sglir_attr_int(g, node, "role");
+        if (role == SGL_STATE && sglpass_path_of(name) != name) SGLCORE_TRY(check_dims(context, g, node));
+        if (role != SGL_PARAMETER) continue;
         sglplan_layout_of(context->plan, name, true, at, &named); /* entries of states fit a parameter's, too */
         all |= named;
         if (listed < 64) names[listed++] = name;

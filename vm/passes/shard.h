@@ -13,10 +13,7 @@
 #include "plan/mesh.h"
 
 /* In place of a dimension. */
-enum {
-    SGLPASS_WHOLE = -1 /* the same on every rank of the axis */,
-    SGLPASS_PARTIAL = -2 /* a sum over the axis is owed */
-};
+enum { SGLPASS_WHOLE = SGLIR_WHOLE, SGLPASS_PARTIAL = SGLIR_PARTIAL };
 
 typedef struct sglpass_form {
     int8_t at[SGLIR_AXIS_COUNT]; /* per axis: the dimension that is split over it, or one of the above */
@@ -90,14 +87,6 @@ sgl_status sglpass_demands(sglpass_sharder *s, sglcore_arena *arena);
 
 /* ---- beyond labels (shard_beyond.c) ---------------------------------------------------------------------------------- */
 
-/* How a node runs along an axis over which its first argument is split along a dimension that its labels refuse: per argument and
- * result a dimension, or whole, or partial. */
-typedef struct sglpass_beyond {
-    int8_t args[16], results[8];
-    bool exchanges; /* besides what its arguments need: as much as a sum of its result */
-} sglpass_beyond;
-/* False: it cannot. */
-bool sglpass_runs_beyond(const sglir_graph *g, const sglir_node *node, int dim, sglpass_beyond *how);
 /* Taken arguments that count from the start of the whole: they count from this rank's. */
 void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *args);
 /* The maximum or minimum of an argument that is split where it is reduced; false: the node is no such one. */

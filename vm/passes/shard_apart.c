@@ -12,10 +12,9 @@
 
 /* ---- which parameters are split --------------------------------------------------------------------------------------- */
 
-static const char *path_of(const char *name, bool *is_state)
+const char *sglpass_path_of(const char *name)
 {
-    const char *slash = strchr(name, '/'); /* states are named OPTIMIZER.SLOT/PARAMETER */
-    *is_state = slash != NULL;
+    const char *slash = strchr(name, '/');
     return slash ? slash + 1 : name;
 }
 
@@ -24,11 +23,12 @@ bool sglpass_split_input(const sglplan *plan, const sglir_graph *g, const sglir_
 {
     int64_t role = sglir_attr_int(g, node, "role");
     int rank = sglir_type_of(g, node->out_first)->rank;
-    bool is_state, any = false;
+    bool any = false;
     *named = 0;
     memset(at, -1, SGLIR_AXIS_COUNT);
     if (role != SGL_PARAMETER && role != SGL_STATE) return false;
-    const char *path = path_of(sglir_attr_string(g, node, "name"), &is_state);
+    const char *name = sglir_attr_string(g, node, "name"), *path = sglpass_path_of(name);
+    const bool is_state = path != name;
     if (role == SGL_STATE && !is_state) return false; /* not of a parameter */
     sglplan_layout_of(plan, path, is_state, at, named);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {

@@ -5,6 +5,8 @@
 #include "passes/pass.h"
 #include "plan/mesh.h"
 
+/* States are named OPTIMIZER.SLOT/PARAMETER: the parameter's name; any other name itself. */
+const char *sglpass_path_of(const char *name);
 /* Which dimension of an INPUT the plan splits over each axis, -1: none; false: it is whole. A state follows its parameter. *named:
  * as sglplan_layout_of. */
 bool sglpass_split_input(const sglplan *plan, const sglir_graph *g, const sglir_node *node, int8_t at[SGLIR_AXIS_COUNT],

@@ -1,66 +1,23 @@
 /* shard_beyond.c -- ops that run over parts which their labels refuse, because more than the op itself is done there.
  *
- * In: a node whose first argument is split along such a dimension. Out: how its arguments and results lie, and what is done besides:
+ * In: a node that runs so, as ir/beyond.c says it can. Out: what is done besides:
  *   gather          a table split along its rows: indices count from this rank's first row (others give zeros), the results are
  *                   terms of a sum
  *   reduce_max,min  the extreme of the part, then of all parts'
  *   attention       queries split along their sequence, keys and values whole: the offset of the queries is this rank's; the
  *                   gradients of keys and values are terms of a sum; rope with it
- * Odd invariant: inference knows these forms (ir/infer_owed.c) but not that arguments were moved: that is done here alone. */
+ * Odd invariant: inference knows these forms but not that arguments were moved: that is done here alone. */
 #include <string.h>
 
 #include "passes/shard.h"
 
-/* ---- how ----------------------------------------------------------------------------------------------------------------- */
+enum { T = 1 }; /* the sequence of [b, t, h, d] */
 
+/* The node takes the extreme along the dimension, over which its argument is split. */
 static bool reduces(const sglir_graph *g, const sglir_node *node, int dim)
 {
-    int count;
-    if (node->op != SGLIR_OP_REDUCE_MAX && node->op != SGLIR_OP_REDUCE_MIN) return false;
-    sgl_dtype dtype = (sgl_dtype)sglir_type_of(g, node->out_first)->dtype;
-    if (node->op == SGLIR_OP_REDUCE_MIN && !sglcore_dtype_is_float(dtype))
-        return false; /* its negative may not be there */
-    const int64_t *axes = sglir_attr_ints(g, node, "axes", &count);
-    for (int i = 0; i < count; i++) {
-        if (axes[i] == dim) return true;
-    }
-    return false;
-}
-
-enum { T = 1, LSE_T = 2 }; /* the sequence: of [b, t, h, d], and of lse [b, h, t] */
-
-static void put_attention(sglpass_beyond *how, const sglir_node *node, uint32_t segments)
-{
-    how->args[0] = how->results[0] = T;
-    if (node->arg_count > segments) how->args[segments] = T; /* those of the queries */
-}
-
-bool sglpass_runs_beyond(const sglir_graph *g, const sglir_node *node, int dim, sglpass_beyond *how)
-{
-    memset(how, SGLPASS_WHOLE, sizeof *how);
-    how->exchanges = false;
-    if (dim < 0 || node->arg_count > 16) return false;
-    how->args[0] = (int8_t)dim;
-    switch (node->op) {
-    case SGLIR_OP_GATHER: how->results[0] = SGLPASS_PARTIAL; return (how->exchanges = dim == 0);
-    case SGLIR_OP_REDUCE_MAX:
-    case SGLIR_OP_REDUCE_MIN: return (how->exchanges = reduces(g, node, dim));
-    case SGLIR_OP_ATTENTION:
-        put_attention(how, node, 4);
-        how->results[1] = LSE_T;
-        return dim == T;
-    case SGLIR_OP_ATTENTION_GRAD:
-        put_attention(how, node, 7);
-        how->args[3] = how->args[5] = T;
-        how->args[4] = LSE_T;
-        how->results[1] = how->results[2] = SGLPASS_PARTIAL;
-        return dim == T;
-    case SGLIR_OP_ROPE:
-        how->results[0] = T;
-        if (sglir_type_of(g, sglir_arg(g, node, 1))->rank == 2) how->args[1] = T;
-        return dim == T;
-    default: return false;
-    }
+    sglir_beyond how;
+    return sglir_beyond_of(g, node, dim, &how) && how.extreme;
 }
 
 /* ---- what is moved ---------------------------------------------------------------------------------------------------------- */

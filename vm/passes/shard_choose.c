@@ -280,19 +280,19 @@ static bool is_stored(const chooser *c, uint32_t i, int axis)
 /* ---- what no label says ---------------------------------------------------------------------------------------------------- */
 
 /* The price of running beyond labels (shard_beyond.c); false: the node does not. */
-static bool price_beyond(const chooser *c, int axis, sglpass_beyond *how, double *price)
+static bool price_beyond(const chooser *c, int axis, sglir_beyond *how, double *price)
 {
     double parts = (double)sglpass_extent(c->s, axis);
     bill b = { .c = c, .axis = axis };
     if (c->node->arg_count == 0 || is_stored(c, 0, axis)) return false;
-    if (!sglpass_runs_beyond(c->s->from, c->node, arg_form(c, 0)->at[axis], how)) return false;
+    if (!sglir_beyond_of(c->s->from, c->node, arg_form(c, 0)->at[axis], how)) return false;
     for (uint32_t i = 0; i < c->node->arg_count; i++) add_arg(&b, i, how->args[i]);
     double bytes = sglpass_local_bytes(c->s, c->node->out_first, result_form(c, 0));
-    *price = b.price + (how->exchanges ? 2 * (parts - 1) / parts * bytes : 0);
+    *price = b.price + (how->extreme || how->results[0] == SGLPASS_PARTIAL ? 2 * (parts - 1) / parts * bytes : 0);
     return true;
 }
 
-static void run_beyond(const chooser *c, int axis, const sglpass_beyond *how)
+static void run_beyond(const chooser *c, int axis, const sglir_beyond *how)
 {
     int64_t unit = arg_form(c, 0)->unit[how->args[0]];
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
@@ -300,8 +300,8 @@ static void run_beyond(const chooser *c, int axis, const sglpass_beyond *how)
         if (how->args[i] >= 0) arg_form(c, i)->unit[how->args[i]] = unit;
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) {
-        result_form(c, r)->at[axis] = how->results[r];
-        if (how->results[r] >= 0) result_form(c, r)->unit[how->results[r]] = unit;
+        result_form(c, r)->at[axis] = how->extreme ? SGLPASS_WHOLE : how->results[r];
+        if (how->results[r] >= 0 && !how->extreme) result_form(c, r)->unit[how->results[r]] = unit;
     }
 }
 
@@ -343,7 +343,7 @@ static void choose_axis(chooser *c, int axis)
         best = -1;
         carried = group;
     }
-    sglpass_beyond how;
+    sglir_beyond how;
     double beyond = 0;
     if (price_beyond(c, axis, &how, &beyond) && beyond + work / parts < least)
         run_beyond(c, axis, &how);
