@@ -164,29 +164,12 @@ static int64_t elements_of(const sglexec_operand *o, int from)
     return count;
 }
 
-static sgl_status add_type(const sglexec_exchanges *e, const sglexec_instruction *i, sglcore_text *text)
-{
-    const sglexec_operand *o = &e->program->operands.data[i->operand_first];
-    const sglir_type type = sglir_type_make((sgl_dtype)o->dtype, o->rank, o->dims);
-    char shape[SGLIR_TYPE_ROOM];
-    return sglcore_text_add(e->net->env, text, " of %s", sglir_type_text(&type, shape, sizeof shape));
-}
-
-/* "all_reduce of blocks.0.attn, llama.lua:42"; of what came together from many places "all_reduce of f32[78144]" */
 static sgl_status make_label(sglexec_exchanges *e, const sglexec_instruction *i, const char **label)
 {
-    sglcore_env *env = e->net->env;
-    const sglexec_program *p = e->program;
-    const sglir_origin *origin = &p->origins.data[i->origin];
     sglcore_text text = { 0 };
-    sgl_status status = sglcore_text_add(env, &text, "%s", sglir_ops[i->op].name);
-    if (status == SGL_OK && origin->scope)
-        status = sglcore_text_add(env, &text, " of %s", sglcore_string(p->strings, origin->scope));
-    if (status == SGL_OK && !origin->scope && !origin->file) status = add_type(e, i, &text);
-    if (status == SGL_OK && origin->file)
-        status = sglcore_text_add(env, &text, ", %s:%d", sglcore_string(p->strings, origin->file), (int)origin->line);
+    sgl_status status = sglexec_exchange_label(e->program, i, &text);
     char *kept = status == SGL_OK ? sglcore_arena_string(&e->arena, text.data, (size_t)text.count) : NULL;
-    sglcore_text_free(env, &text);
+    sglcore_text_free(e->program->env, &text);
     *label = kept;
     return kept ? SGL_OK : SGL_OUT_OF_MEMORY;
 }

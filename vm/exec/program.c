@@ -72,6 +72,21 @@ static sgl_status print_operand(sglcore_env *env, const sglexec_operand *o, sglc
                             sglir_space_names[o->space], (long long)o->offset);
 }
 
+sgl_status sglexec_exchange_label(const sglexec_program *p, const sglexec_instruction *i, sglcore_text *text)
+{
+    const sglir_origin *origin = &p->origins.data[i->origin];
+    SGLCORE_TRY(sglcore_text_add(p->env, text, "%s", sglir_ops[i->op].name));
+    if (origin->scope) SGLCORE_TRY(sglcore_text_add(p->env, text, " of %s", sglcore_string(p->strings, origin->scope)));
+    if (!origin->scope && !origin->file) {
+        const sglexec_operand *o = &p->operands.data[i->operand_first];
+        const sglir_type type = sglir_type_make((sgl_dtype)o->dtype, o->rank, o->dims);
+        char shape[SGLIR_TYPE_ROOM];
+        SGLCORE_TRY(sglcore_text_add(p->env, text, " of %s", sglir_type_text(&type, shape, sizeof shape)));
+    }
+    if (!origin->file) return SGL_OK;
+    return sglcore_text_add(p->env, text, ", %s:%d", sglcore_string(p->strings, origin->file), (int)origin->line);
+}
+
 sgl_status sglexec_origin_print(const sglexec_program *p, uint32_t origin, sglcore_text *text)
 {
     const sglir_origin *o = &p->origins.data[origin];

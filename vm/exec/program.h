@@ -96,6 +96,9 @@ sgl_status sglexec_program_json(const sglexec_program *program, sglcore_text *te
 sgl_status sglexec_kernels_json(const sglexec_program *program, sglcore_text *text);
 /* "  ; file:line scope (pass)", or nothing. */
 sgl_status sglexec_origin_print(const sglexec_program *program, uint32_t origin, sglcore_text *text);
+/* What messages call an exchange: "all_reduce of blocks.0.attn, llama.lua:42"; what came together from many places
+ * "all_reduce of f32[78144]". text: of the program's env. */
+sgl_status sglexec_exchange_label(const sglexec_program *program, const sglexec_instruction *i, sglcore_text *text);
 /* The members "file", "line", "scope" and "pass" of a JSON object. */
 sgl_status sglexec_origin_json(const sglexec_program *program, uint32_t origin, sglcore_text *text);
 /* Attributes of an instruction by name, as sglir_attr_*. */

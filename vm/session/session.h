@@ -220,6 +220,9 @@ sgl_status sglsession_place(const sgl_session *session, const sglplan *plan, int
 sgl_status sglsession_meet(sgl_program *program);
 /* The same was done. */
 bool sglsession_has_met(const sgl_program *program);
+/* All ranks would come to the end of a step, as far as exchanges go; INVALID_ARGUMENT on all of them, with both sides of what
+ * would hang, where not: *known then. All ranks call it. */
+sgl_status sglsession_prove_order(sgl_program *program, bool *known);
 /* All ranks tell each other their notes: in `note` this rank's own (the status is `mine`), then what they agree on. Where any of
  * them has failed all do, those that have not with the status and the message of the first that has; NOT_FOUND means an end
  * of data, and is an error where not all have it. Any call of it on one rank fits any other on another. */

@@ -168,7 +168,8 @@ static sgl_status meet(sgl_program *program, sglexec_exchanges **exchanges, bool
         *known = status != SGL_OK;
     }
     sglcore_free(env, all, bytes);
-    return status == SGL_OK ? sglexec_exchanges_meet(*exchanges) : status;
+    if (status == SGL_OK) status = sglexec_exchanges_meet(*exchanges);
+    return status == SGL_OK ? sglsession_prove_order(program, known) : status;
 }
 
 sgl_status sglsession_meet(sgl_program *program)

@@ -1,0 +1,160 @@
+/* list.c -- instructions, in the order in which replay runs them, as events. In and out: list.h. */
+#include "tune/list.h"
+
+enum { MOST_EVENTS = 1 << 24 };
+
+typedef struct lister {
+    sglcore_env *env;
+    const sglexec_program *program;
+    const sglplan *plan;
+    int64_t rank;
+    const sgltune_rates *rates;
+    sgltune_list *list;
+    bool *later;     /* per instruction: a WAIT stands for it */
+    uint32_t *begun; /* per instruction: the event of its last turn */
+    uint32_t *told;  /* per instruction: one more than its label, 0: none yet */
+} lister;
+
+static int64_t elements_from(const sglexec_operand *o, int first)
+{
+    int64_t count = 1;
+    for (int d = first; d < o->rank; d++) count *= o->dims[d];
+    return count;
+}
+
+/* ---- exchanges -------------------------------------------------------------------------------------------------------- */
+
+/* What all ranks of the group say alike of it, however uneven their parts: elements of what is whole. */
+static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
+{
+    const sglexec_operand *from = &l->program->operands.data[i->operand_first], *to = from + i->arg_count;
+    switch (i->op) {
+    case SGLIR_OP_ALL_GATHER: return elements_from(to, 0);
+    case SGLIR_OP_ALL_TO_ALL: return elements_from(sglexec_attr_int(l->program, i, "to") == 1 ? from : to, 1);
+    default: return elements_from(from, 0);
+    }
+}
+
+/* On a link that carries a message in bytes / rate + latency; transport.md has the formulas. */
+static double seconds_of(const lister *l, const sglexec_instruction *i, int64_t ranks)
+{
+    const sglexec_operand *from = &l->program->operands.data[i->operand_first];
+    const double each = l->rates->link > 0 ? 1 / l->rates->link : 0, n = (double)ranks;
+    const double bytes = (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, whole_elements(l, i));
+    const double away = bytes * (n - 1) / n * each;
+    const bool twice = i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX;
+    if (ranks == 1) return 0;
+    if (i->op == SGLIR_OP_ALL_TO_ALL)
+        return (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, elements_from(from, 0)) * (n - 1) / n * each +
+               l->rates->latency;
+    return twice ? 2 * (away + l->rates->latency) : away + l->rates->latency;
+}
+
+static sgl_status find_label(lister *l, uint32_t n, uint32_t *label)
+{
+    sglcore_text text = { 0 };
+    sgl_status status = SGL_OK;
+    if (l->told[n] == 0) {
+        status = sglexec_exchange_label(l->program, &l->program->instructions.data[n], &text);
+        if (status == SGL_OK) status = sgltune_list_label(l->env, l->list, text.data, label);
+        if (status == SGL_OK) l->told[n] = *label + 1;
+        sglcore_text_free(l->program->env, &text);
+    }
+    *label = l->told[n] - 1;
+    return status;
+}
+
+static sgl_status add_exchange(lister *l, uint32_t n)
+{
+    const sglexec_instruction *i = &l->program->instructions.data[n];
+    const sgltune_way way = { .axes = (sglplan_axes)sglexec_attr_int(l->program, i, "axes"), .from = -1, .to = -1 };
+    const int dtype = l->program->operands.data[i->operand_first].dtype;
+    sgltune_event event = { .kind = (uint16_t)(i->op * 16 + dtype),
+                            .amount = (uint64_t)whole_elements(l, i),
+                            .seconds = seconds_of(l, i, sglplan_group_size(l->plan, way.axes)) };
+    SGLCORE_TRY(find_label(l, n, &event.label));
+    SGLCORE_TRY(sgltune_list_begin(l->env, l->list, &way, &event, &l->begun[n]));
+    return l->later[n] ? SGL_OK : sgltune_list_wait(l->env, l->list, l->begun[n]);
+}
+
+/* ---- the walk --------------------------------------------------------------------------------------------------------- */
+
+static bool exchanges(const lister *l, const sglexec_instruction *i);
+
+static bool block_exchanges(const lister *l, uint32_t block)
+{
+    const sglexec_block *b = &l->program->blocks.data[block];
+    for (uint32_t n = b->first; n < b->first + b->count; n++)
+        if (exchanges(l, &l->program->instructions.data[n])) return true;
+    return false;
+}
+
+static bool exchanges(const lister *l, const sglexec_instruction *i)
+{
+    if (!sglexec_is_control(i)) return (sglir_ops[i->op].flags & SGLIR_EXCHANGE) != 0;
+    const bool two = i->op != SGLIR_OP_SCAN;
+    return block_exchanges(l, i->block) || (two && block_exchanges(l, i->other));
+}
+
+static sgl_status add_work(lister *l, const sglexec_instruction *i)
+{
+    const double flops = l->rates->flops > 0 ? i->flops / l->rates->flops : 0;
+    const double bytes = l->rates->bytes > 0 ? i->bytes / l->rates->bytes : 0;
+    return sgltune_list_work(l->env, l->list, flops > bytes ? flops : bytes);
+}
+
+static sgl_status add_block(lister *l, uint32_t block);
+
+static sgl_status add_control(lister *l, const sglexec_instruction *i)
+{
+    const int64_t turns = i->op == SGLIR_OP_SCAN ? i->steps : 1;
+    if (!exchanges(l, i)) return add_work(l, i);
+    for (int64_t turn = 0; turn < turns; turn++) {
+        if (i->op == SGLIR_OP_WHILE) SGLCORE_TRY(add_block(l, i->other));
+        SGLCORE_TRY(add_block(l, i->block));
+        if (i->op == SGLIR_OP_COND) SGLCORE_TRY(add_block(l, i->other));
+    }
+    return SGL_OK;
+}
+
+static sgl_status add_block(lister *l, uint32_t block)
+{
+    const sglexec_block *b = &l->program->blocks.data[block];
+    for (uint32_t n = b->first; n < b->first + b->count; n++) {
+        const sglexec_instruction *i = &l->program->instructions.data[n];
+        sgl_status status = SGL_OK;
+        if (l->list->events.count > MOST_EVENTS)
+            return sglcore_fail(l->env, SGL_LIMIT,
+                                "program \"%s\" has too many exchanges in a step to be told on paper",
+                                sglcore_string(l->program->strings, l->program->name));
+        if (sglexec_is_control(i))
+            status = add_control(l, i);
+        else if (sglir_ops[i->op].flags & SGLIR_EXCHANGE)
+            status = add_exchange(l, n);
+        else if (i->op == SGLIR_OP_WAIT)
+            status = sgltune_list_wait(l->env, l->list, l->begun[i->begun]);
+        else
+            status = add_work(l, i);
+        SGLCORE_TRY(status);
+    }
+    return SGL_OK;
+}
+
+sgl_status sgltune_list_of(sglcore_env *env, const sglexec_program *program, const sglplan *plan, int64_t rank,
+                           const sgltune_rates *rates, sgltune_list *list)
+{
+    sglcore_arena arena = { .env = env };
+    const size_t count = (size_t)program->instructions.count + 1;
+    lister l = { .env = env, .program = program, .plan = plan, .rank = rank, .rates = rates, .list = list };
+    l.later = sglcore_arena_alloc(&arena, count * sizeof *l.later);
+    l.begun = sglcore_arena_alloc(&arena, count * sizeof *l.begun);
+    l.told = sglcore_arena_alloc(&arena, count * sizeof *l.told);
+    sgl_status status = l.later && l.begun && l.told ? SGL_OK : SGL_OUT_OF_MEMORY;
+    for (int64_t n = 0; status == SGL_OK && n < program->instructions.count; n++) {
+        const sglexec_instruction *i = &program->instructions.data[n];
+        if (i->op == SGLIR_OP_WAIT) l.later[i->begun] = true;
+    }
+    if (status == SGL_OK) status = add_block(&l, 0);
+    sglcore_arena_free(&arena);
+    return status;
+}
