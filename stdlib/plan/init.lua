@@ -7,6 +7,8 @@
 --- `params` says by pattern which dimension (from 0) of a parameter, and of its states, is split over which axis, and
 --- false which is not: { ["*.wq"] = { tp = 0 } }; over tp and ep layers say so themselves, over fsdp all is split:
 --- `zero` = 1 or 2 the states alone, 3 (default) the parameters too, 0 nothing.
+--- `activations` says by pattern of module paths (a "*" is any characters but dots) which dimension of what these
+--- modules give each other is split over which axis: { ["blocks.*"] = { tp = 1 } }, or as text, "blocks.* tp:1".
 --- Entries without a name are recipes (recipes.lua): their fields are this plan's.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
@@ -16,7 +18,7 @@ local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "wide",
-  "disable", "params", "zero" }
+  "disable", "params", "zero", "activations" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
 local function count(name, value)
@@ -101,7 +103,7 @@ local function join(options)
       elseif math.type(key) ~= "integer" then
         take(key, value, joined, tostring(key))
       elseif type(value) ~= "table" then
-        core.error("plan: a recipe is what sgl.plan.data, zero, tensor, context or expert give")
+        core.error("plan: a recipe is what sgl.plan.data, zero, tensor, sequence, context or expert give")
       end
     end
   end
@@ -123,6 +125,7 @@ function Plan:fields(parameters)
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
     wide = self.wide, disable = self.disable, layouts = layouts.text(self, parameters),
+    activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
   return flat
@@ -139,7 +142,7 @@ end
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, params: table<string, table<string, integer|false>>?, zero: integer?, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)
@@ -155,7 +158,8 @@ local function make(options)
   if type(plan.precision) == "table" then plan.precision, plan.wide = exceptions(plan.precision) end
   plan.micro = count("micro", plan.micro)
   if plan.memory ~= nil then plan.memory = bytes(plan.memory) end
-  if plan.params ~= nil then layouts.check(plan.params) end
+  if plan.params ~= nil then layouts.check("params", plan.params) end
+  if type(plan.activations) == "table" then layouts.check("activations", plan.activations) end
   plan.zero = plan.zero == nil and 3 or math.tointeger(tonumber(plan.zero))
   if not plan.zero or plan.zero < 0 or plan.zero > 3 then core.error "plan: zero is a level from 0 to 3" end
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do
@@ -170,5 +174,6 @@ local function make(options)
 end
 
 return setmetatable({
-  data = recipes.data, zero = recipes.zero, tensor = recipes.tensor, context = recipes.context, expert = recipes.expert,
+  data = recipes.data, zero = recipes.zero, tensor = recipes.tensor, sequence = recipes.sequence,
+  context = recipes.context, expert = recipes.expert,
 }, { __call = function(_, options) return make(options) end, __name = "plan" })

@@ -75,32 +75,39 @@ local function own_entries(params)
   return entries
 end
 
---- Refuses what `params` of a plan cannot be.
+--- Refuses what a field by patterns, `params` or `activations`, cannot be.
+---@param field string
 ---@param params table<string, table<string, integer|false>>
-function layouts.check(params)
+function layouts.check(field, params)
   if type(params) ~= "table" then
-    core.error "plan: params must be a table by patterns of names, such as { [\"*.wq\"] = { tp = 0 } }"
+    core.error(("plan: %s must be a table by patterns of names, such as { [\"*.wq\"] = { tp = 0 } }"):format(field))
   end
   for pattern, splits in pairs(params) do
     if type(pattern) ~= "string" or pattern == "" or pattern:find "[ ,]" then
-      core.error(("plan: params: its keys are patterns of names such as \"*.wq\", not '%s'"):format(tostring(pattern)))
+      core.error(("plan: %s: its keys are patterns of names such as \"*.wq\", not '%s'"):format(field,
+        tostring(pattern)))
     end
     if type(splits) ~= "table" then
-      core.error(("plan: params['%s'] must be a table of axes, such as { tp = 0 }"):format(pattern))
+      core.error(("plan: %s['%s'] must be a table of axes, such as { tp = 0 }"):format(field, pattern))
     end
     for axis, dim in pairs(splits) do
       if not is_axis(axis) then
-        core.error(("plan: params['%s']: there is no mesh axis '%s'%s"):format(pattern, tostring(axis),
+        core.error(("plan: %s['%s']: there is no mesh axis '%s'%s"):format(field, pattern, tostring(axis),
           names_of.hint(axis, layouts.axes)))
       end
       local number = math.tointeger(dim)
       if dim ~= false and not (number and number >= 0 and number < 8) then
-        core.error(("plan: params['%s'].%s must be a dimension, from 0, or false, not %s"):format(pattern, axis,
+        core.error(("plan: %s['%s'].%s must be a dimension, from 0, or false, not %s"):format(field, pattern, axis,
           tostring(dim)))
       end
     end
   end
 end
+
+--- The entries of a field by patterns, as the core's fields say them.
+---@param params table<string, table<string, integer|false>>
+---@return string
+function layouts.own(params) return table.concat(own_entries(params), ", ") end
 
 ---@param plan table
 ---@param parameters sgl.parameter[] with their paths

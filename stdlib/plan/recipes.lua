@@ -29,6 +29,16 @@ end
 ---@param options { ranks: integer }
 function recipes.tensor(options) return { mesh = { tp = ranks_of("tensor", options) } } end
 
+--- Tensor parallel in which what goes from block to block is split along the sequence (Korthikanti et al.,
+--- arXiv:2205.05198): gathered before the products that are split, handed out in parts behind them, as many bytes as
+--- sums of the whole; norms, dropout and what the backward keeps between blocks are a part on each rank. `blocks`
+--- are the paths of the modules: "blocks.*".
+---@param options { ranks: integer, blocks: string? }
+function recipes.sequence(options)
+  local ranks = ranks_of("sequence", options, { blocks = "text?" })
+  return { mesh = { tp = ranks }, activations = { [options.blocks or "blocks.*"] = { tp = 1 } } }
+end
+
 --- Context parallel: each rank has a part of every sequence, and attention sees whole keys and values.
 ---@param options { ranks: integer }
 function recipes.context(options) return { mesh = { cp = ranks_of("context", options) } } end

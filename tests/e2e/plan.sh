@@ -114,7 +114,7 @@ run 1 plan recipe.lua
 says err 'recipe.lua:8' 'zero is a level from 0 to 3'
 recipe '"zero"'
 run 1 plan recipe.lua
-says err 'recipe.lua:8' 'a recipe is what sgl.plan.data, zero, tensor, context or expert give'
+says err 'recipe.lua:8' 'a recipe is what sgl.plan.data, zero, tensor, sequence, context or expert give'
 recipe 'sgl.plan.tensor { ranks = 2 }, mesh = { tp = 2 }'
 run 1 plan recipe.lua
 says err 'recipe.lua:8' 'the axis tp is given twice'
@@ -165,3 +165,26 @@ return sgl.job {
 END
 run 0 plan head.lua --mesh tp=2 --format json
 [ "$(number parameter_bytes)" -eq $((2 * 17 * 8 * 4)) ] || fail "the embedding and the head are split over tp"
+
+# Sequence: what goes from block to block is a part of the sequence on each rank of tp; sums become as many bytes of parts handed out
+# and gathered, in the forward to the byte.
+sed 's/plan = sgl.plan.*/plan = sgl.plan { sgl.plan.sequence { ranks = 2 }, sgl.plan.data { ranks = 2 } },/' "$LLAMA" >sequence.lua
+tiny='--set dim=32 --set layers=2 --set heads=2 --set kv_heads=2 --set ffn=64 --set seq=16 --set batch=8'
+# shellcheck disable=SC2086
+run 0 graph sequence.lua $tiny --after shard
+says out '{dp:0,tp:1} of [8,16,32] from [0,0,0]'
+sent() { sed -n "s/^ *$1 *over tp  .* times *\([0-9,]*\)$/\1/p" out | tr -d ,; }
+# shellcheck disable=SC2086
+run 0 plan sequence.lua $tiny --graph eval
+gathered=$(sent all_gather) handed=$(sent reduce_scatter) left=$(sent all_reduce)
+# shellcheck disable=SC2086
+run 0 plan "$LLAMA" $tiny --mesh dp=2,tp=2 --graph eval
+[ -n "$gathered" ] && [ -n "$handed" ] && [ -n "$(sent all_reduce)" ] || fail "nothing is exchanged over tp"
+holds "$gathered == 5 * 4 * 16 * 32 * 4 / 2 && $handed == $gathered && $gathered + $handed + $left == $(sent all_reduce)"
+run 1 plan sequence.lua --set plan.activations='blocs.* tp:1'
+says err "plan: activations: 'blocs.*' is the path of no module"
+run 1 plan sequence.lua --set plan.activations='blocks.* tpp:1'
+says err "plan: activations: 'blocks.* tpp:1' is not of the form"
+sed 's/ranks = 2 }, sgl.plan.data/ranks = 2, block = 3 }, sgl.plan.data/' sequence.lua >bad.lua
+run 1 plan bad.lua
+says err 'plan.sequence' "'block'"

@@ -2,6 +2,7 @@
 #include "fault.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/layout.h"
 #include "plan/plan.h"
@@ -106,9 +107,9 @@ static void test_layouts(void **state)
     assert_int_equal(named, 8);
     const char *pattern;
     size_t length;
-    assert_true(sglplan_layout_entry(&plan, 2, &pattern, &length));
+    assert_true(sglplan_layout_entry(plan.layouts, 2, &pattern, &length));
     assert_true(length == 1 && *pattern == '*');
-    assert_false(sglplan_layout_entry(&plan, 4, &pattern, &length));
+    assert_false(sglplan_layout_entry(plan.layouts, 4, &pattern, &length));
     static const char *const wrong[] = {
         "*", "states", "* tp", "* tp:8", "* tp:x", "* pt:0", "* micro:0", "* tp:0 dp"
     };
@@ -123,6 +124,33 @@ static void test_layouts(void **state)
     }
 }
 
+/* A '*' of activations stays within its part of the path. */
+static void test_activations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        int tp;
+    } cases[] = { { "blocks.0", 1 }, { "blocks.12", 1 }, { "blocks.0.attn", -1 }, { "blocks", -1 },
+                  { "a.b.norm", 0 }, { "a.norm", -1 },   { "a.b.c.norm", -1 } };
+    sglplan plan, other;
+    sglplan_init(&plan);
+    sglplan_init(&other);
+    accepted(&plan, SGLIR_S("activations", "blocks.* tp:1, *.b.*orm tp:0"));
+    assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int8_t at[SGLIR_AXIS_COUNT];
+        uint64_t named;
+        sglplan_activations_of(&plan, cases[i].path, strlen(cases[i].path), at, &named);
+        assert_int_equal(at[SGLIR_AXIS_TP], cases[i].tp);
+        assert_int_equal(named != 0, cases[i].tp >= 0);
+    }
+    refused(
+        &plan, SGLIR_S("activations", "blocks.* tp"), SGL_INVALID_ARGUMENT,
+        "plan: activations: 'blocks.* tp' is not of the form \"PATTERN AXIS:DIM\", such as \"*.wq tp:0\", with an axis of "
+        "dp, fsdp, tp, pp, ep, cp and a dimension from 0 to 7, or - for none");
+}
+
 static void test_text_and_hash(void **state)
 {
     (void)state;
@@ -133,10 +161,11 @@ static void test_text_and_hash(void **state)
     accepted(&plan, SGLIR_I("micro", 2));
     sglcore_text text = { 0 };
     assert_int_equal(sglplan_print(&plan, &env, &text), SGL_OK);
-    assert_string_equal(text.data,
-                        "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
-                        "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
-                        "max_skips = 20\nunfused = 0\nmemory = 0\nwide = \"\"\nlayouts = \"\"\ndisable = \"\"\n");
+    assert_string_equal(
+        text.data,
+        "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
+        "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
+        "max_skips = 20\nunfused = 0\nmemory = 0\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
@@ -282,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_activations),
         cmocka_unit_test(test_text_and_hash),
         cmocka_unit_test(test_cost_of_simple_ops),
         cmocka_unit_test(test_cost_of_products),

@@ -19,24 +19,25 @@ typedef struct mesh_case {
     const char *name;
     int64_t extents[SGLIR_AXIS_COUNT];
     int64_t micro;
-    const char *layouts; /* NULL: none; "": drawn for each graph */
+    const char *layouts;     /* NULL: none; "": drawn for each graph */
+    const char *activations; /* NULL: none */
 } mesh_case;
 
 static const mesh_case meshes[] = {
-    { "dp=2", { [SGLIR_AXIS_DP] = 2 }, 1, NULL },
-    { "dp=3", { [SGLIR_AXIS_DP] = 3 }, 1, NULL },
-    { "dp=2,fsdp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2 }, 1, NULL },
-    { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL },
-    { "dp=2,cp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 3 }, 1, NULL },
-    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, "" },
-    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, "" },
-    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
-    { "fsdp=2,tp=2", { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
+    { "dp=2", { [SGLIR_AXIS_DP] = 2 }, 1, NULL, NULL },
+    { "dp=3", { [SGLIR_AXIS_DP] = 3 }, 1, NULL, NULL },
+    { "dp=2,fsdp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2 }, 1, NULL, NULL },
+    { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL, NULL },
+    { "dp=2,cp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 3 }, 1, NULL, NULL },
+    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, "", NULL },
+    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, "", NULL },
+    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "", NULL },
+    { "fsdp=2,tp=2", { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "", NULL },
 };
 static const mesh_case large[] = {
-    { "ep=2,tp=2", { [SGLIR_AXIS_EP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
-    { "dp=5", { [SGLIR_AXIS_DP] = 5 }, 1, NULL },
-    { "fsdp=3,cp=2,tp=2", { [SGLIR_AXIS_FSDP] = 3, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "" },
+    { "ep=2,tp=2", { [SGLIR_AXIS_EP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "", NULL },
+    { "dp=5", { [SGLIR_AXIS_DP] = 5 }, 1, NULL, NULL },
+    { "fsdp=3,cp=2,tp=2", { [SGLIR_AXIS_FSDP] = 3, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, "", NULL },
 };
 enum { MESHES = sizeof meshes / sizeof meshes[0], LARGE = sizeof large / sizeof large[0] };
 
@@ -67,6 +68,7 @@ static sglplan plan_of(const mesh_case *c, const sglir_graph *g, uint64_t seed)
     }
     plan.mesh[SGLIR_AXIS_MICRO] = c->micro;
     if (c->layouts) snprintf(plan.layouts, sizeof plan.layouts, "%s", c->layouts);
+    if (c->activations) snprintf(plan.activations, sizeof plan.activations, "%s", c->activations);
     if (c->layouts && !*c->layouts) draw_layouts(&plan, g, seed);
     return plan;
 }
@@ -251,28 +253,37 @@ static void test_large_meshes(void **state)
     "blocks.*.w2 tp:1, embed tp:0"
 
 static const mesh_case plans[] = {
-    { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3, NULL },
-    { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2, NULL },
-    { "zero 1", { [SGLIR_AXIS_FSDP] = 2 }, 1, "states * fsdp:0" },
-    { "zero 3", { [SGLIR_AXIS_FSDP] = 4 }, 1, "* fsdp:0" },
-    { "zero 3 and 3 micro-batches", { [SGLIR_AXIS_FSDP] = 2 }, 3, "* fsdp:0" },
-    { "zero 3 of 5 ranks", { [SGLIR_AXIS_FSDP] = 5 }, 1, "* fsdp:0" },
-    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR },
-    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TENSOR },
-    { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TENSOR },
-    { "tp=2 and 2 micro-batches", { [SGLIR_AXIS_TP] = 2 }, 2, TENSOR },
-    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR },
+    { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3, NULL, NULL },
+    { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2, NULL, NULL },
+    { "zero 1", { [SGLIR_AXIS_FSDP] = 2 }, 1, "states * fsdp:0", NULL },
+    { "zero 3", { [SGLIR_AXIS_FSDP] = 4 }, 1, "* fsdp:0", NULL },
+    { "zero 3 and 3 micro-batches", { [SGLIR_AXIS_FSDP] = 2 }, 3, "* fsdp:0", NULL },
+    { "zero 3 of 5 ranks", { [SGLIR_AXIS_FSDP] = 5 }, 1, "* fsdp:0", NULL },
+    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
+    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TENSOR, NULL },
+    { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TENSOR, NULL },
+    { "tp=2 and 2 micro-batches", { [SGLIR_AXIS_TP] = 2 }, 2, TENSOR, NULL },
+    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
     { "fsdp=2,tp=2",
       { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
       1,
-      TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0" },
-    { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL },
-    { "cp=3", { [SGLIR_AXIS_CP] = 3 }, 1, NULL },
-    { "dp=2,cp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR },
+      TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+      NULL },
+    { "sequence, tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, "blocks.* tp:1" },
+    { "sequence, tp=3 and 2 micro-batches", { [SGLIR_AXIS_TP] = 3 }, 2, TENSOR, "blocks.* tp:1" },
+    { "sequence, fsdp=2,tp=2",
+      { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
+      1,
+      TENSOR ", states * fsdp:0",
+      "blocks.* tp:1" },
+    { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL, NULL },
+    { "cp=3", { [SGLIR_AXIS_CP] = 3 }, 1, NULL, NULL },
+    { "dp=2,cp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
     { "dp=2,fsdp=2,tp=2",
       { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
       1,
-      TENSOR ", states * fsdp:0" },
+      TENSOR ", states * fsdp:0",
+      NULL },
 };
 
 static void test_transformer(void **state)
@@ -327,7 +338,7 @@ static void test_states_refused(void **state)
     sglir_graph *g = ir_case_parse(&env, "states", text, &message);
     if (g == NULL) fail_msg("%s", message.text);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const mesh_case c = { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, cases[i].layouts };
+        const mesh_case c = { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, cases[i].layouts, NULL };
         sglplan plan = plan_of(&c, g, 1);
         sglpass_context context = { .env = &env, .plan = &plan };
         sglir_graph *made = NULL;
@@ -356,8 +367,10 @@ static const char *const laid_out_text = "graph \"test\" {\n"
 static void test_laid_out(void **state)
 {
     (void)state;
-    static const mesh_case sequence[] = { { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, NULL },
-                                          { "dp=2,tp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 3 }, 1, NULL } };
+    static const mesh_case sequence[] = {
+        { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, NULL, NULL },
+        { "dp=2,tp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 3 }, 1, NULL, NULL }
+    };
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     sglplan alone;
@@ -401,7 +414,7 @@ static void count_held(const sglir_graph *g, sglir_id value, int *held)
 static void test_wholes(void **state)
 {
     (void)state;
-    const mesh_case c = { "dp=2,tp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 3 }, 1, NULL };
+    const mesh_case c = { "dp=2,tp=3", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 3 }, 1, NULL, NULL };
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     ir_message message;

@@ -4,6 +4,7 @@
  * same mathematics as one rank of the mesh runs it: local extents, and exchanges where a value is wanted otherwise than
  * it is there.
  *   apart   what cannot be split as one becomes what it is made of: means, losses of a split vocabulary, packs
+ *   lay     what goes from module to module is laid out as the plan's activations say
  *   demand  which values will be wanted in parts, by parameters and states that are kept so
  *   forms   per axis a value is whole, split along a dimension, or partial (a sum over the axis is owed); feeds begin
  *           split along their rows over the data axes and along their sequence over cp, parameters and states as
@@ -119,7 +120,7 @@ static sgl_status lay_out(sglpass_sharder *s, sglir_graph **out)
 
 /* ---- what the plan says of parameters -------------------------------------------------------------------------------- */
 
-static bool learns(const sglir_graph *g)
+bool sglpass_learns(const sglir_graph *g)
 {
     for (int64_t i = 0; i < g->outputs.count; i++) {
         const sglir_output *output = &g->outputs.data[i];
@@ -174,10 +175,10 @@ static sgl_status check_layouts(const sglpass_context *context, const sglir_grap
         if (listed < 64) names[listed++] = name;
         SGLCORE_TRY(check_dims(context, g, node));
     }
-    if (!learns(g)) return SGL_OK;
+    if (!sglpass_learns(g)) return SGL_OK;
     const char *pattern;
     size_t length;
-    for (int i = 0; sglplan_layout_entry(context->plan, i, &pattern, &length); i++) {
+    for (int i = 0; sglplan_layout_entry(context->plan->layouts, i, &pattern, &length); i++) {
         char text[64], hint[SGLCORE_HINT_ROOM];
         if (all >> i & 1) continue;
         snprintf(text, sizeof text, "%.*s", (int)length, pattern);
@@ -192,7 +193,7 @@ static sgl_status check_layouts(const sglpass_context *context, const sglir_grap
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     int64_t ranks;
-    sglir_graph *apart;
+    sglir_graph *laid, *apart;
     *out = NULL;
     SGLCORE_TRY(sglplan_mesh_size(context->env, context->plan, &ranks));
     if (ranks == 1) {
@@ -201,13 +202,16 @@ sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, 
         return SGL_OK;
     }
     SGLCORE_TRY(check_layouts(context, in));
-    SGLCORE_TRY(sglpass_take_apart(context, in, &apart));
+    SGLCORE_TRY(sglpass_lay_activations(context, in, &laid));
+    sgl_status status = sglpass_take_apart(context, laid, &apart);
+    sglir_graph_free(laid);
+    SGLCORE_TRY(status);
     sglpass_sharder s = { .context = context,
                           .env = context->env,
                           .from = apart,
                           .at = sglplan_mesh_coordinate(context->plan, context->rank) };
     sglir_graph *tried = NULL; /* holds what was tried in regions, too */
-    sgl_status status = lay_out(&s, &tried);
+    status = lay_out(&s, &tried);
     if (status == SGL_OK) status = sglir_rewrite_graph(context->env, tried, "shard", NULL, NULL, out);
     /* A graph without feeds, and with nothing random, is each rank's as it is. */
     if (status == SGL_OK) sglpass_say(context, in, *out, !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(*out)));

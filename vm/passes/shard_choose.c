@@ -107,13 +107,35 @@ static sgl_status open_choice(chooser *c, sglpass_way *run)
     return SGL_OK;
 }
 
+static bool is_parameter(const chooser *c, uint32_t i)
+{
+    const sglir_node *maker = sglir_maker(c->s->from, arg_of(c, i));
+    while (maker && maker->op == SGLIR_OP_CAST) maker = sglir_maker(c->s->from, sglir_arg(c->s->from, maker, 0));
+    return maker && maker->op == SGLIR_OP_INPUT && sglir_attr_int(c->s->from, maker, "role") == SGL_PARAMETER;
+}
+
+/* Over the axes of samples a parameter is in parts to be kept, not to be worked on: it is gathered where anything else that the
+ * node takes is split. */
+static bool is_stored(const chooser *c, uint32_t i, int axis)
+{
+    return (SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis)) && is_parameter(c, i);
+}
+
+/* Over the others it is in parts to be worked on as it lies, however few its bytes beside those of a part of the sequence: it is
+ * gathered only where the node cannot run otherwise, since any way that gathers it costs so much more. */
+static const double GATHERED_PARAMETER = 1e30;
+static bool is_worked_as_it_lies(const chooser *c, uint32_t i, int axis)
+{
+    return !(SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis)) && arg_form(c, i)->at[axis] >= 0 && is_parameter(c, i);
+}
+
 /* Bytes sent to have the argument as `place` says, on one axis, all else as it is. place: a dimension, or whole, or partial. */
 static double price_arg(const chooser *c, uint32_t i, int axis, int place)
 {
     sglpass_form form = *arg_form(c, i);
     if (form.at[axis] == place) return 0;
     form.at[axis] = (int8_t)place;
-    return sglpass_price(c->s, arg_of(c, i), &form);
+    return sglpass_price(c->s, arg_of(c, i), &form) + (is_worked_as_it_lies(c, i, axis) ? GATHERED_PARAMETER : 0);
 }
 
 /* The sum of prices of all arguments, each in its place. Of x * x the second x is there once the first is, if it is wanted so. */
@@ -265,16 +287,6 @@ static void run_carrying(chooser *c, int axis, const char *group)
     for (uint32_t i = 0; i < c->node->arg_count; i++)
         arg_form(c, i)->at[axis] = in_group(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
     for (uint32_t r = 0; r < c->node->out_count; r++) result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
-}
-
-/* Over the axes of samples a parameter is in parts to be kept, not to be worked on: it is gathered where anything else that the
- * node takes is split. */
-static bool is_stored(const chooser *c, uint32_t i, int axis)
-{
-    const sglir_node *maker = sglir_maker(c->s->from, arg_of(c, i));
-    if (!(SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis))) return false;
-    while (maker && maker->op == SGLIR_OP_CAST) maker = sglir_maker(c->s->from, sglir_arg(c->s->from, maker, 0));
-    return maker && maker->op == SGLIR_OP_INPUT && sglir_attr_int(c->s->from, maker, "role") == SGL_PARAMETER;
 }
 
 /* ---- what no label says ---------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* layout.c -- the plan's `layouts`: read, checked, asked by name. In and out: layout.h. */
+/* layout.c -- the plan's `layouts` and `activations`: read, checked, asked by name. In and out: layout.h. */
 #include "plan/layout.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@ enum { MOST_ENTRIES = 64 };
 
 /* Where the text behind a '*' does not fit, that '*' takes one character more; those before it need not be asked again, so no
  * pattern takes long. */
-bool sglplan_pattern_fits(const char *pattern, size_t length, const char *name, size_t left)
+static bool fits(const char *pattern, size_t length, const char *name, size_t left, bool dots)
 {
     size_t p = 0, n = 0, behind = 0, taken = 0; /* behind: of the last '*', 0: there was none */
     while (n < left) {
@@ -17,7 +17,7 @@ bool sglplan_pattern_fits(const char *pattern, size_t length, const char *name, 
         } else if (p < length && pattern[p] == name[n]) {
             p++;
             n++;
-        } else if (behind > 0) {
+        } else if (behind > 0 && (dots || name[taken] != '.')) {
             p = behind;
             n = ++taken;
         } else {
@@ -26,6 +26,11 @@ bool sglplan_pattern_fits(const char *pattern, size_t length, const char *name, 
     }
     while (p < length && pattern[p] == '*') p++;
     return p == length;
+}
+
+bool sglplan_pattern_fits(const char *pattern, size_t length, const char *name, size_t name_length)
+{
+    return fits(pattern, length, name, name_length, true);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------------- */
@@ -80,7 +85,7 @@ static int next_split(const char **at, const char *end, int *axis, int *dim)
     return -1;
 }
 
-sgl_status sglplan_layouts_check(sglcore_env *env, const char *layouts)
+sgl_status sglplan_layouts_check(sglcore_env *env, const char *field, const char *layouts)
 {
     const char *at = layouts;
     int axis, dim, found, count = 0;
@@ -92,11 +97,11 @@ sgl_status sglplan_layouts_check(sglcore_env *env, const char *layouts)
         if (found < 0 || splits == 0 || e.length == 0)
             return sglcore_fail(
                 env, SGL_INVALID_ARGUMENT,
-                "plan: layouts: '%.*s' is not of the form \"PATTERN AXIS:DIM\", such as \"*.wq tp:0\", with an "
+                "plan: %s: '%.*s' is not of the form \"PATTERN AXIS:DIM\", such as \"*.wq tp:0\", with an "
                 "axis of dp, fsdp, tp, pp, ep, cp and a dimension from 0 to %d, or - for none",
-                (int)(e.end - e.pattern), e.pattern, SGL_MAX_RANK - 1);
+                field, (int)(e.end - e.pattern), e.pattern, SGL_MAX_RANK - 1);
         if (++count > MOST_ENTRIES)
-            return sglcore_fail(env, SGL_LIMIT, "plan: layouts has more than %d entries", (int)MOST_ENTRIES);
+            return sglcore_fail(env, SGL_LIMIT, "plan: %s has more than %d entries", field, (int)MOST_ENTRIES);
     }
     return SGL_OK;
 }
@@ -116,9 +121,23 @@ void sglplan_layout_of(const sglplan *plan, const char *name, bool is_state, int
     }
 }
 
-bool sglplan_layout_entry(const sglplan *plan, int number, const char **pattern, size_t *length)
+void sglplan_activations_of(const sglplan *plan, const char *path, size_t length, int8_t at[SGLIR_AXIS_COUNT],
+                            uint64_t *named)
 {
-    const char *text = plan->layouts;
+    const char *text = plan->activations;
+    int axis, dim;
+    entry e;
+    *named = 0;
+    memset(at, -1, SGLIR_AXIS_COUNT);
+    for (int i = 0; next_entry(&text, &e); i++) {
+        if (e.states || !fits(e.pattern, e.length, path, length, false)) continue;
+        *named |= UINT64_C(1) << i;
+        while (next_split(&e.rest, e.end, &axis, &dim) > 0) at[axis] = (int8_t)dim;
+    }
+}
+
+bool sglplan_layout_entry(const char *text, int number, const char **pattern, size_t *length)
+{
     entry e = { 0 };
     for (int i = 0; i <= number; i++) {
         if (!next_entry(&text, &e)) return false;

@@ -138,16 +138,16 @@ static sgl_status set_memory(sglcore_env *env, sglplan *plan, const sglir_named 
     return SGL_OK;
 }
 
-static sgl_status set_layouts(sglcore_env *env, sglplan *plan, const sglir_named *field)
+static sgl_status set_layouts(sglcore_env *env, char *text, size_t size, const sglir_named *field)
 {
     SGLCORE_TRY(check_kind(env, field, 's'));
-    SGLCORE_TRY(sglplan_layouts_check(env, field->s));
-    return set_text(env, plan->layouts, sizeof plan->layouts, field);
+    SGLCORE_TRY(sglplan_layouts_check(env, field->name, field->s));
+    return set_text(env, text, size, field);
 }
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision", "wide", "layouts", "disable", "memory" };
+    static const char *const others[] = { "precision", "wide", "layouts", "activations", "disable", "memory" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -163,7 +163,9 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
     if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
     if (strcmp(field->name, "wide") == 0) return set_text(env, plan->wide, sizeof plan->wide, field);
-    if (strcmp(field->name, "layouts") == 0) return set_layouts(env, plan, field);
+    if (strcmp(field->name, "layouts") == 0) return set_layouts(env, plan->layouts, sizeof plan->layouts, field);
+    if (strcmp(field->name, "activations") == 0)
+        return set_layouts(env, plan->activations, sizeof plan->activations, field);
     char hint[SGLCORE_HINT_ROOM];
     return sglcore_fail(env, SGL_NOT_FOUND, "plan: there is no field \"%s\"%s", field->name,
                         sglcore_hint(field->name, names, count, hint));
@@ -191,6 +193,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     SGLCORE_TRY(sglcore_text_add(env, text, "memory = %lld\n", (long long)plan->memory));
     SGLCORE_TRY(sglcore_text_add(env, text, "wide = \"%s\"\n", plan->wide));
     SGLCORE_TRY(sglcore_text_add(env, text, "layouts = \"%s\"\n", plan->layouts));
+    SGLCORE_TRY(sglcore_text_add(env, text, "activations = \"%s\"\n", plan->activations));
     return sglcore_text_add(env, text, "disable = \"%s\"\n", plan->disable);
 }
 
@@ -207,6 +210,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
     sglcore_hasher_string(&hasher, plan->wide);
     sglcore_hasher_string(&hasher, plan->layouts);
+    sglcore_hasher_string(&hasher, plan->activations);
     sglcore_hasher_string(&hasher, plan->disable);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
         if (plan->native[op]) sglcore_hasher_string(&hasher, sglir_ops[op].name);
