@@ -3,6 +3,7 @@
  * Comes in: a script. Goes out: its graph after any pass, the memory of its frozen program, or what a rank of many has
  * of it. Nothing is computed and no memory is taken: the programs are planned as for the CPU, however large. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "dsl/command_ranks.h"
@@ -165,13 +166,61 @@ int command_memory(int argc, char **argv)
     return end_look(&l, status);
 }
 
+/* "tflops=400,gbytes_s=3000,latency_us=10,gbps=400" */
+static int parse_machine(const command *c, const char *text, sgl_machine *machine)
+{
+    const struct {
+        const char *name;
+        double *to, unit;
+    } rows[] = {
+        { "tflops=", &machine->flops_per_s, 1e12 },
+        { "gbytes_s=", &machine->bytes_per_s, 1e9 },
+        { "latency_us=", &machine->link_latency_s, 1e-6 },
+        { "gbps=", &machine->link_bytes_per_s, 1e9 / 8 },
+    };
+    for (const char *part = text; *part;) {
+        const size_t length = strcspn(part, ",");
+        size_t r = 0;
+        while (r < sizeof rows / sizeof rows[0] && strncmp(part, rows[r].name, strlen(rows[r].name)) != 0) r++;
+        if (r == sizeof rows / sizeof rows[0])
+            return command_usage(c, "--machine '%s': '%.*s' is none of tflops=N, gbytes_s=N, latency_us=N, gbps=N",
+                                 text, (int)length, part);
+        char *end;
+        const char *number = part + strlen(rows[r].name);
+        const double value = strtod(number, &end);
+        if (end == number || end != part + length || !(value > 0) || value > 1e9)
+            return command_usage(c, "--machine '%s': '%.*s' holds no number above 0", text, (int)length, part);
+        *rows[r].to = value * rows[r].unit;
+        part += length;
+        if (*part == ',') part++;
+    }
+    return COMMAND_OK;
+}
+
+/* What all ranks together would do. */
+static sgl_status print_foresight(const look *l, const char *machine_text, const sgl_machine *machine)
+{
+    sgl_foresight f;
+    sgl_status status = sgl_foresee(l->session, l->graph, l->plan, machine, &f);
+    if (status != SGL_OK) return status;
+    printf("order of exchanges: all %lld ranks come to the end of a step, on paper (programs planned: %lld)\n",
+           (long long)f.ranks, (long long)f.programs);
+    if (*machine_text)
+        printf("a step on %s: %.6g s, of which a rank waits at most %.6g s for exchanges\n", machine_text, f.step_s,
+               f.exposed_s);
+    return SGL_OK;
+}
+
 int command_show_plan(int argc, char **argv)
 {
     command_settings settings = { 0 };
-    const char *format = "text", *which = "train";
+    const char *format = "text", *which = "train", *machine_text = "";
+    sgl_machine machine = { 0 };
     look_ranks ranks = { 0 };
     const command_option options[] = {
         LOOK_OPTIONS(ranks),
+        { "--machine", 's', &machine_text, "RATES",
+          "tflops=N,gbytes_s=N,latency_us=N,gbps=N of a rank: foretell times" },
         { "--format", 's', &format, "FORMAT", "text (default) or json" },
         { "--graph", 's', &which, "NAME", "train (default), eval, decode, init, few, text or export" },
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
@@ -182,8 +231,8 @@ int command_show_plan(int argc, char **argv)
         "SCRIPT",
         "Tells what one rank of a mesh will hold and exchange; no rank is started.",
         "Bytes sent are those of one step, by the formula of each exchange: of B bytes over n ranks all_reduce\n"
-        "sends 2 (n - 1) / n B, reduce_scatter, all_gather and all_to_all (of its part) (n - 1) / n B. Times are not\n"
-        "foretold.",
+        "sends 2 (n - 1) / n B, reduce_scatter, all_gather and all_to_all (of its part) (n - 1) / n B. A time is that\n"
+        "of a machine which reaches --machine in every kernel and on every link: a bound from below.",
         1,
         1,
         options
@@ -191,10 +240,15 @@ int command_show_plan(int argc, char **argv)
     look l = { 0 };
     int code = begin_look(&l, &c, argc, argv, &ranks, &settings);
     if (!l.vm) return code;
+    if ((code = parse_machine(&c, machine_text, &machine)) != COMMAND_OK) {
+        sgl_close(l.vm);
+        return code;
+    }
     sgl_program *program = NULL;
     sgl_status status = open_look(&l, &settings, &ranks, which);
     if (status == SGL_OK) status = sgl_freeze(l.session, l.graph, l.plan, &program);
     if (status == SGL_OK) status = sgl_program_report(program, "plan", format, command_write, stdout);
+    if (status == SGL_OK && strcmp(format, "text") == 0) status = print_foresight(&l, machine_text, &machine);
     return end_look(&l, status);
 }
 

@@ -389,6 +389,20 @@ SGL_API sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph,
  * and, against keeping everything, how many more flops and bytes moved. Nothing, where the backward keeps nothing. */
 SGL_API sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
                                     sgl_write_fn write, void *user);
+/* Of one rank, for times on paper; 0: it takes no time. A message of B bytes takes B / link_bytes_per_s + link_latency_s. */
+typedef struct sgl_machine {
+    double flops_per_s, bytes_per_s;
+    double link_latency_s, link_bytes_per_s;
+} sgl_machine;
+typedef struct sgl_foresight {
+    int64_t ranks, programs;  /* of the mesh; planned: ranks with equal parts have equal ones */
+    double step_s, exposed_s; /* the longest of a rank: a step, and what of it is spent waiting for exchanges */
+} sgl_foresight;
+/* Plans all ranks of the plan's mesh and runs a step of them on paper, nothing buffered; none is started. INVALID_ARGUMENT:
+ * they would not all come to its end, and the message names both sides. LIMIT: too many ranks with uneven parts. Of several
+ * exchanges under way at once over different groups each has the link for itself. machine: NULL, no times. */
+SGL_API sgl_status sgl_foresee(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
+                               const sgl_machine *machine, sgl_foresight *foresight);
 /* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot; format
  * "json": the same as data, below), "kernels" (format "text": the program's text with each fused kernel described, step by
  * step, under the first instruction that launches it), "plan" (format "text", and "json", below: what this rank of the plan's mesh

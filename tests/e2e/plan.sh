@@ -65,7 +65,7 @@ local model = sgl.nn.linear(4, 4, { tp = 0 })
 return sgl.job {
   model = model,
   loss = function(batch) return sgl.mean(sgl.square(model(batch.x))) end,
-  data = sgl.data.batches { feeds = { x = { dtype = "f32", dims = { 8, 4 } } }, next = function() return nil end },
+  data = sgl.data.batches { feeds = { x = { dtype = "f32", dims = { ${2:-12}, 4 } } }, next = function() return nil end },
   optim = sgl.optim.sgd { lr = 0.1 },
   plan = sgl.plan { $1 },
 }
@@ -74,6 +74,10 @@ END
 recipe 'sgl.plan.zero { ranks = 2, level = 1 }, sgl.plan.data { ranks = 3 }, sgl.plan.tensor { ranks = 2 }, micro = 2'
 run 0 plan recipe.lua
 says out 'rank 0 of 12' 'dp=3' 'fsdp=2' 'tp=2' 'over dp+fsdp'
+# Rank 0 would have 2 rows; one that has 1 cannot cut them.
+recipe 'sgl.plan.zero { ranks = 2, level = 1 }, sgl.plan.data { ranks = 3 }, micro = 2' 8
+run 1 plan recipe.lua
+says err "rank 5 of 6: " "the feed 'x' has 1 rows" '2 micro-batches'
 recipe 'sgl.plan.zero { ranks = 2 }, sgl.plan.zero { ranks = 3 }'
 run 1 plan recipe.lua
 says err 'recipe.lua:8' 'the axis fsdp is given twice'
@@ -188,3 +192,22 @@ says err "plan: activations: 'blocks.* tpp:1' is not of the form"
 sed 's/ranks = 2 }, sgl.plan.data/ranks = 2, block = 3 }, sgl.plan.data/' sequence.lua >bad.lua
 run 1 plan bad.lua
 says err 'plan.sequence' "'block'"
+
+# All ranks on paper: the order of their exchanges, and times. On a link alone a step takes what it sends over the rate.
+for mesh in dp=2 dp=4 fsdp=2,tp=2; do
+    plan --mesh $mesh --format json
+    sent=$(number bytes_sent)
+    plan --mesh $mesh --machine gbps=0.008
+    says out 'order of exchanges: all '
+    step=$(sed -n 's/^a step on gbps=0.008: \([^ ]*\) s, of which a rank waits at most .* s .*/\1/p' out)
+    exposed=$(sed -n 's/.* waits at most \([^ ]*\) s .*/\1/p' out)
+    [ -n "$step" ] && [ "$step" = "$exposed" ] || fail "work takes no time here: $step, $exposed"
+    holds "$step > 0.999e-6 * $sent && $step < 1.001e-6 * $sent"
+done
+plan --mesh dp=2 --machine tflops=1e-3,gbytes_s=1
+step=$(sed -n 's/^a step on .*: \([^ ]*\) s, of which a rank waits at most 0 s .*/\1/p' out)
+holds "$step > 0"
+run 2 plan "$LLAMA" --machine gbps=0
+says err 'holds no number above 0'
+run 2 plan "$LLAMA" --machine speed=3
+says err 'is none of tflops=N'
