@@ -367,7 +367,7 @@ static void feed_one(lua_State *L, sgl_program *program, const char *name, const
     }
     index_bound bound;
     if (find_bound(L, bounds, name, &bound)) check_bound(L, name, type, data, count, &bound, rows ? &layout.pad : NULL);
-    sgldsl_check(L, sgl_feed(program, name, data, (size_t)bytes));
+    sgldsl_check(L, sgl_feed_alike(program, name, data, (size_t)bytes));
 }
 
 static int feed_batch(lua_State *L)

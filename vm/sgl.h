@@ -303,6 +303,9 @@ SGL_API void sgl_program_free(sgl_program *program);
  * of `data` is read. The numbers are not looked at: a token that is not below the vocabulary is no error, its row reads as
  * zeros and learns nothing, and as a target it is one that no class matches. sgl_tokens_* check theirs. */
 SGL_API sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, size_t bytes);
+/* The same of data that are there whole on each of several ranks: before a step of sgl_train these compare what each of them was
+ * fed so since its last step (INVALID_ARGUMENT on all, with two ranks that differ). */
+SGL_API sgl_status sgl_feed_alike(sgl_program *program, const char *name, const void *data, size_t bytes);
 /* Replays the program once. Nothing is allocated. */
 SGL_API sgl_status sgl_step(sgl_program *program);
 /* Copies the value of a fetch of the last step. */

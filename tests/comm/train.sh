@@ -68,6 +68,36 @@ settle any "a rank with another script"
 says "of rank 0 on $host and of rank 1 on $host: the script has made other graphs there"
 [ -z "$(saved differ)" ] || fail "a run that did not begin has saved $(saved differ)"
 
+# One rank's batches are other ones, from the third step on, though its graph is the same.
+cat >batches.lua <<'END'
+local sgl = require "sgl"
+local cfg = sgl.config { more = 0 }
+local model = sgl.nn.linear(4, 2)
+local function rows(n)
+  local x = {}
+  for i = 1, 24 do x[i] = (7 * n + i) % 5 + (n >= 2 and i == 24 and cfg.more or 0) end
+  return { x = x }
+end
+return sgl.job {
+  model = model,
+  loss = function(batch) return sgl.mean(sgl.square(model(batch.x))) end,
+  data = sgl.data.batches { feeds = { x = { dtype = "f32", dims = { 6, 4 } } }, next = rows },
+  optim = sgl.optim.sgd { lr = 0.01 },
+}
+END
+alike() { # the second rank's setting
+    status=0
+    # shellcheck disable=SC2086
+    timeout -k 5 60 mpirun -q $as_root --oversubscribe --bind-to none \
+        -n 1 "$own" train batches.lua --mesh dp=2 --steps 4 --out "batches$1" : \
+        -n 1 "$own" train batches.lua --mesh dp=2 --steps 4 --out "batches$1" --set more="$1" >out 2>err </dev/null || status=$?
+}
+alike 1
+settle any "a rank with other batches"
+says "the batch of rank 0 ($host) and that of rank 1 ($host) are not the same"
+alike 0
+settle 0 "two ranks with the same batches"
+
 # rank R: its process, once it trains.
 rank() {
     for process in $(pgrep -f "$own train"); do

@@ -176,6 +176,8 @@ static void test_programs(void **state)
     REFUSED(sgl_feed, t.program, NULL, data, sizeof data);
     REFUSED(sgl_feed, t.program, "x", NULL, sizeof data);
     TELLS("feed 'x' has 16 bytes, not 4", sgl_feed, t.program, "x", data, 4);
+    REFUSED(sgl_feed_alike, t.program, "x", NULL, sizeof data);
+    TELLS("no feed 'y'", sgl_feed_alike, t.program, "y", data, sizeof data);
     TELLS("no feed 'y'", sgl_feed, t.program, "y", data, sizeof data);
     REFUSED(sgl_fetch, t.program, NULL, data, sizeof data);
     REFUSED(sgl_fetch, t.program, "y", NULL, sizeof data);
@@ -205,6 +207,7 @@ static void test_programs(void **state)
     SILENT(sgl_session_new, NULL, "null", &s);
     SILENT(sgl_freeze, NULL, NULL, NULL, &p);
     SILENT(sgl_feed, NULL, "x", data, sizeof data);
+    SILENT(sgl_feed_alike, NULL, "x", data, sizeof data);
     SILENT(sgl_step, NULL);
     SILENT(sgl_fetch, NULL, "y", data, sizeof data);
     REFUSED(sgl_fetch_file, t.program, NULL);

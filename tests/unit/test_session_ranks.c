@@ -346,6 +346,18 @@ static sgl_status feed_and_end(void *user, sgl_program *program, int64_t cursor,
     return feed_numbers(user, program, cursor, is_eval);
 }
 
+/* The numbers of a source that makes the whole batch; of another one on one rank, once. */
+static sgl_status feed_alike(void *user, sgl_program *program, int64_t cursor, int is_eval)
+{
+    rank *r = user;
+    float g[ROWS];
+    r->feeds++;
+    if (is_eval && cursor >= 2) return sglcore_fail(&r->vm->env, SGL_NOT_FOUND, "there are two batches");
+    for (int i = 0; i < ROWS; i++) g[i] = (float)(cursor + 1 + i);
+    if (is_at(r, cursor, is_eval)) g[ROWS - 1] = 0.5f;
+    return sgl_feed_alike(program, "g", g, sizeof g);
+}
+
 static sgl_status full_log(void *user, const sgl_step_record *record)
 {
     rank *r = user;
@@ -407,6 +419,23 @@ static void test_data_end_together(void **state)
     for (int r = 0; r < 3; r++) {
         assert_ptr_equal(strstr(j.ranks[r].message, "the data end on rank 1 ("), j.ranks[r].message);
         assert_non_null(strstr(j.ranks[r].message, ") and not on rank 0 ("));
+    }
+}
+
+/* Rows that no rank but one would have seen, at which all stop, before the step. */
+static void test_batches_differ(void **state)
+{
+    (void)state;
+    job alike = { .size = 3, .body = train_body, .out = "alike", .feed = feed_alike };
+    run_job(&alike);
+    for (int r = 0; r < 3; r++) assert_int_equal(alike.ranks[r].status, SGL_OK);
+    job j = { .size = 3, .body = train_body, .out = "batches", .at_rank = 2, .at_step = 3, .feed = feed_alike };
+    run_job(&j);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(j.ranks[r].status, SGL_INVALID_ARGUMENT);
+        assert_int_equal(j.ranks[r].tells, r == 0);
+        assert_ptr_equal(strstr(j.ranks[r].message, "the batch of rank 0 ("), j.ranks[r].message);
+        assert_non_null(strstr(j.ranks[r].message, ") and that of rank 2 ("));
     }
 }
 
@@ -672,6 +701,7 @@ int main(void)
         cmocka_unit_test(test_stops_together),
         cmocka_unit_test(test_fails_together),
         cmocka_unit_test(test_data_end_together),
+        cmocka_unit_test(test_batches_differ),
         cmocka_unit_test(test_save_fails),
         cmocka_unit_test(test_falls_in_a_step),
         cmocka_unit_test(test_stopped_in_a_step),

@@ -111,6 +111,17 @@ sgl_status sgl_feed(sgl_program *program, const char *name, const void *data, si
     return write_part(program, port, data);
 }
 
+sgl_status sgl_feed_alike(sgl_program *program, const char *name, const void *data, size_t bytes)
+{
+    SGLSESSION_NEEDS(program && name && (data || !bytes), program ? program->session->vm : NULL,
+                     "program, name or data is NULL");
+    SGLCORE_TRY(sgl_feed(program, name, data, bytes));
+    if (program->ranks == 1) return SGL_OK;
+    const uint64_t fed = sglcore_hash_bytes(name, strlen(name)).low ^ sglcore_hash_bytes(data, bytes).low;
+    program->session->world.fed ^= (uint32_t)(fed >> 32); /* in any order of feeds */
+    return SGL_OK;
+}
+
 sgl_status sgl_fetch(sgl_program *program, const char *name, void *data, size_t bytes)
 {
     SGLSESSION_NEEDS(program && name && (data || !bytes), program ? program->session->vm : NULL,

@@ -86,6 +86,7 @@ typedef struct sglsession_note {
     int32_t status;  /* sgl_status, of this rank */
     int32_t stop;    /* it wants to stop; then: any does */
     int32_t unsaved; /* it has steps that are in no checkpoint; then: rank 0 has */
+    uint32_t fed;    /* the hash of what it was fed that must be alike */
 } sglsession_note;
 
 /* The ranks among which a session is one. */
@@ -96,6 +97,7 @@ typedef struct sglsession_world {
     int rank; /* of a session that has not joined: whose programs are planned */
     int ranks;
     sglsession_note *notes; /* of all ranks */
+    uint32_t fed;           /* by sgl_feed_alike, since the ranks agreed */
     int told_by;            /* of what they failed with together last: the rank that prints it; -1: nothing */
     int busy;               /* how many works are under way that say so */
     bool host_busy;         /* one of them is the host's */

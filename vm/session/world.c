@@ -234,18 +234,37 @@ static sgl_status share_failure(sgl_session *session, int failed, int without)
     return sglcore_fail(env, status, "rank %d on %s: %s", failed, w->ops->host(w->comm, failed), why);
 }
 
+/* Where none stops or fails: who stops may have been fed less. Every rank comes to the same of it. */
+static sgl_status compare_fed(sgl_session *session)
+{
+    sglsession_world *w = &session->world;
+    for (int r = 1; r < w->ranks; r++) {
+        if (w->notes[r].fed == w->notes[0].fed) continue;
+        w->told_by = 0;
+        return sglcore_fail(
+            &session->vm->env, SGL_INVALID_ARGUMENT,
+            "the batch of rank 0 (%s) and that of rank %d (%s) are not the same: a source of data makes the "
+            "whole batch on every rank, from its number alone",
+            w->ops->host(w->comm, 0), r, w->ops->host(w->comm, r));
+    }
+    return SGL_OK;
+}
+
 sgl_status sglsession_agree(sgl_session *session, sgl_status mine, sglsession_note *note)
 {
     sglsession_world *w = &session->world;
     int without;
     if (!w->comm || w->ranks == 1) return mine;
     note->status = mine;
+    note->fed = w->fed;
+    w->fed = 0;
     const sglsession_note own = *note;
     SGLCORE_TRY(sglexec_net_gather(w->net, &own, sizeof own, w->notes, "agreeing between steps"));
     note->unsaved = w->notes[0].unsaved;
     for (int r = 0; r < w->ranks; r++) note->stop |= w->notes[r].stop;
     const int failed = first_failed(w, &without);
-    return failed < 0 ? mine : share_failure(session, failed, without);
+    if (failed >= 0) return share_failure(session, failed, without);
+    return mine == SGL_OK && !note->stop ? compare_fed(session) : mine;
 }
 
 sgl_status sgl_session_agree(sgl_session *session, sgl_status mine)
