@@ -9,6 +9,8 @@
 --- `zero` = 1 or 2 the states alone, 3 (default) the parameters too, 0 nothing.
 --- `activations` says by pattern of module paths (a "*" is any characters but dots) which dimension of what these
 --- modules give each other is split over which axis: { ["blocks.*"] = { tp = 1 } }, or as text, "blocks.* tp:1".
+--- `schedule` ("gpipe", "1f1b") makes the ranks along pp the stages of a pipeline, and says in which order they take
+--- turns at micro-batches; without one ("none") each of them computes the same.
 --- Entries without a name are recipes (recipes.lua): their fields are this plan's.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
@@ -18,7 +20,8 @@ local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "wide",
-  "disable", "params", "zero", "activations" }
+  "disable", "params", "zero", "activations", "schedule" }
+local schedules = { "none", "gpipe", "1f1b" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
 local function count(name, value)
@@ -103,7 +106,7 @@ local function join(options)
       elseif math.type(key) ~= "integer" then
         take(key, value, joined, tostring(key))
       elseif type(value) ~= "table" then
-        core.error("plan: a recipe is what sgl.plan.data, zero, tensor, sequence, context or expert give")
+        core.error("plan: a recipe is what sgl.plan.data, zero, tensor, sequence, context, expert or pipeline give")
       end
     end
   end
@@ -124,7 +127,8 @@ function Plan:fields(parameters)
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
-    wide = self.wide, disable = self.disable, layouts = layouts.text(self, parameters),
+    schedule = self.schedule, wide = self.wide, disable = self.disable,
+    layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
@@ -142,7 +146,7 @@ end
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|nil, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)
@@ -165,6 +169,13 @@ local function make(options)
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do
     if plan[name] ~= nil then plan[name] = count(name, plan[name]) end
   end
+  if plan.schedule ~= nil then
+    local known_one = false
+    for _, name in ipairs(schedules) do known_one = known_one or name == plan.schedule end
+    if not known_one then
+      core.error(("plan: schedule must be none, gpipe or 1f1b, not '%s'"):format(tostring(plan.schedule)))
+    end
+  end
   local found = false
   for _, name in ipairs(precisions) do found = found or name == plan.precision end
   if not found then
@@ -175,5 +186,5 @@ end
 
 return setmetatable({
   data = recipes.data, zero = recipes.zero, tensor = recipes.tensor, sequence = recipes.sequence,
-  context = recipes.context, expert = recipes.expert,
+  context = recipes.context, expert = recipes.expert, pipeline = recipes.pipeline,
 }, { __call = function(_, options) return make(options) end, __name = "plan" })

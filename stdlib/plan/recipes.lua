@@ -1,6 +1,7 @@
 --- Ready plans: each gives the fields of sgl.plan for one kind of parallelism over so many ranks; several are joined by
 --- sgl.plan { sgl.plan.zero { ranks = 4 }, sgl.plan.tensor { ranks = 2 }, micro = 2 }, of 8 ranks.
---- Comes in: { ranks = N }, and `level` for zero. Goes out: a table of fields.
+--- Comes in: { ranks = N }, and `level` for zero; of a pipeline { stages, micro, schedule }.
+--- Goes out: a table of fields.
 
 local check = require "sgl.check"
 
@@ -46,5 +47,14 @@ function recipes.context(options) return { mesh = { cp = ranks_of("context", opt
 --- Expert parallel: each rank has rows of the batch and some of the experts.
 ---@param options { ranks: integer }
 function recipes.expert(options) return { mesh = { ep = ranks_of("expert", options) } } end
+
+--- Pipeline parallel: stages of the forward, cut between modules, take turns at micro-batches: schedule "gpipe" (Huang
+--- et al., arXiv:1811.06965) all forward turns first, "1f1b" (Narayanan et al., arXiv:2006.09503) one of each as soon as
+--- that can be.
+---@param options { stages: integer, micro: integer?, schedule: "gpipe"|"1f1b"|nil } schedule: "1f1b"
+function recipes.pipeline(options)
+  check.options("plan.pipeline", options, { stages = "size", micro = "size?", schedule = "string?" })
+  return { mesh = { pp = options.stages }, micro = options.micro, schedule = options.schedule or "1f1b" }
+end
 
 return recipes

@@ -118,7 +118,7 @@ run 1 plan recipe.lua
 says err 'recipe.lua:8' 'zero is a level from 0 to 3'
 recipe '"zero"'
 run 1 plan recipe.lua
-says err 'recipe.lua:8' 'a recipe is what sgl.plan.data, zero, tensor, sequence, context or expert give'
+says err 'recipe.lua:8' 'a recipe is what sgl.plan.data, zero, tensor, sequence, context, expert or pipeline give'
 recipe 'sgl.plan.tensor { ranks = 2 }, mesh = { tp = 2 }'
 run 1 plan recipe.lua
 says err 'recipe.lua:8' 'the axis tp is given twice'

@@ -5,15 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "interp_inside.h"
+
+enum { LONGEST_WAIT_S = 60 };
 
 typedef struct world {
     const sglplan *plan;
     int count;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int arrived, turn; /* of a meeting; whose number goes up when all are there */
+    int arrived[INTERP_MOST_RANKS][1 << SGLIR_AXIS_COUNT]; /* at a meeting of the group of these axes with this first rank */
+    int turn[INTERP_MOST_RANKS][1 << SGLIR_AXIS_COUNT];    /* its number, which goes up when all are there */
+    const interp_call *sent[INTERP_MOST_RANKS][INTERP_MOST_RANKS]; /* from, to: what is held out, until it is taken */
     bool failed;
     const interp_call *calls[INTERP_MOST_RANKS];
 } world;
@@ -36,17 +41,31 @@ static void give_up(world *w)
     pthread_mutex_unlock(&w->mutex);
 }
 
-/* False: a rank has failed, and will not come. */
-static bool meet(world *w)
+/* Until something has changed. Ranks that all wait for each other would do so for ever. */
+static void wait_for_change(world *w)
 {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LONGEST_WAIT_S;
+    if (pthread_cond_timedwait(&w->changed, &w->mutex, &until) == 0) return;
+    w->failed = true;
+    pthread_cond_broadcast(&w->changed);
+}
+
+/* False: a rank has failed, and will not come. */
+static bool meet(const interp_rank *r, sglplan_axes axes)
+{
+    world *w = r->world;
+    int64_t first = sglplan_group_member(w->plan, axes, r->rank, 0);
+    int *arrived = &w->arrived[first][axes], *number = &w->turn[first][axes];
     pthread_mutex_lock(&w->mutex);
-    int turn = w->turn;
-    if (++w->arrived == w->count) {
-        w->arrived = 0;
-        w->turn++;
+    int turn = *number;
+    if (++*arrived == sglplan_group_size(w->plan, axes)) {
+        *arrived = 0;
+        ++*number;
         pthread_cond_broadcast(&w->changed);
     }
-    while (w->turn == turn && !w->failed) pthread_cond_wait(&w->changed, &w->mutex);
+    while (*number == turn && !w->failed) wait_for_change(w);
     bool good = !w->failed;
     pthread_mutex_unlock(&w->mutex);
     return good;
@@ -151,10 +170,10 @@ static void all_to_all(const interp_rank *r, const interp_call *call, sglplan_ax
     }
 }
 
-static bool same_exchange(const interp_rank *r, const interp_call *call)
+static bool same_exchange(const interp_rank *r, const interp_call *call, sglplan_axes axes)
 {
-    for (int i = 0; i < r->world->count; i++) {
-        const interp_call *other = r->world->calls[i];
+    for (int64_t place = 0; place < sglplan_group_size(r->world->plan, axes); place++) {
+        const interp_call *other = r->world->calls[sglplan_group_member(r->world->plan, axes, r->rank, place)];
         if (other->node->op != call->node->op || interp_int(other, "axes") != interp_int(call, "axes")) return false;
     }
     return true;
@@ -164,8 +183,8 @@ static bool exchange(const interp_rank *r, const interp_call *call)
 {
     sglplan_axes axes = (sglplan_axes)interp_int(call, "axes");
     r->world->calls[r->rank] = call;
-    if (!meet(r->world)) return true;
-    bool same = same_exchange(r, call); /* all ranks find the same */
+    if (!meet(r, axes)) return true;
+    bool same = same_exchange(r, call, axes); /* all ranks find the same */
     switch (same ? call->node->op : SGLIR_OP_COUNT) {
     case SGLIR_OP_COUNT: break;
     case SGLIR_OP_ALL_GATHER: gather(r, axes, &call->results[0]); break;
@@ -173,10 +192,54 @@ static bool exchange(const interp_rank *r, const interp_call *call)
     case SGLIR_OP_REDUCE_SCATTER: scatter(r, call, axes, &call->results[0]); break;
     default: reduce(r, call, axes, &call->results[0]); break;
     }
-    meet(r->world); /* nobody's call goes before all have read it */
+    meet(r, axes); /* nobody's call goes before all have read it */
     if (same) return true;
     snprintf(call->in->error, sizeof call->in->error, "rank %d meets the others in another exchange", (int)r->rank);
     give_up(r->world);
+    return true;
+}
+
+/* The rank at a place along an axis, else where this one is. */
+static int64_t peer_of(const interp_rank *r, const interp_call *call, const char *where)
+{
+    sglplan_coordinate at = sglplan_mesh_coordinate(r->world->plan, r->rank);
+    at.at[interp_int(call, "axis")] = interp_int(call, where);
+    return sglplan_mesh_rank(r->world->plan, &at);
+}
+
+/* Holds it out until it is taken: nothing is kept in between. */
+static bool send(const interp_rank *r, const interp_call *call)
+{
+    world *w = r->world;
+    const interp_call **held = &w->sent[r->rank][peer_of(r, call, "to")];
+    pthread_mutex_lock(&w->mutex);
+    *held = call;
+    pthread_cond_broadcast(&w->changed);
+    while (*held && !w->failed) wait_for_change(w);
+    pthread_mutex_unlock(&w->mutex);
+    return true;
+}
+
+static bool receive(const interp_rank *r, const interp_call *call)
+{
+    world *w = r->world;
+    const interp_call **held = &w->sent[peer_of(r, call, "from")][r->rank];
+    interp_tensor *to = &call->results[0];
+    pthread_mutex_lock(&w->mutex);
+    while (!*held && !w->failed) wait_for_change(w);
+    if (!w->failed) {
+        const interp_tensor *from = (*held)->args[0];
+        bool same = from->count == to->count && from->dtype == to->dtype &&
+                    interp_int(*held, "number") == interp_int(call, "number");
+        for (int64_t e = 0; e < to->count && same; e++) interp_move(to, e, from, e);
+        if (!same) snprintf(call->in->error, sizeof call->in->error, "rank %d is sent something else", (int)r->rank);
+        w->failed = !same;
+        *held = NULL;
+        pthread_cond_broadcast(&w->changed);
+    } else if (!call->in->error[0]) {
+        snprintf(call->in->error, sizeof call->in->error, "rank %d waits for what is not sent", (int)r->rank);
+    }
+    pthread_mutex_unlock(&w->mutex);
     return true;
 }
 
@@ -185,6 +248,8 @@ bool interp_mesh(const interp_call *call)
     const interp_rank *r = call->in->rank;
     uint16_t op = call->node->op;
     if (r == NULL) return false;
+    if (op == SGLIR_OP_SEND) return send(r, call);
+    if (op == SGLIR_OP_RECEIVE) return receive(r, call);
     if (sglir_ops[op].flags & SGLIR_EXCHANGE) return exchange(r, call);
     if (op != SGLIR_OP_COORDINATE && op != SGLIR_OP_SHARE) return false;
     int64_t at = sglplan_mesh_coordinate(r->world->plan, r->rank).at[interp_int(call, "axis")];
@@ -238,6 +303,7 @@ bool interp_expected(const interp *whole, const sglplan *plan, int64_t rank, con
         sglir_id input = sglir_input_find(graph, name);
         const int64_t *layout =
             input == SGLIR_NONE ? NULL : sglir_attr_ints(graph, sglir_maker(graph, input), "layout", &count);
+        if (input == SGLIR_NONE) continue;
         interp_named *to = &expected->updates[expected->update_count++];
         *to = (interp_named){ strdup(name),
                               interp_part_of(&whole->updates[i].tensor, plan, rank, count ? layout : NULL) };
@@ -247,10 +313,12 @@ bool interp_expected(const interp *whole, const sglplan *plan, int64_t rank, con
 
 bool interp_world_run(const interp *whole, const sglplan *plan, const sglir_graph *const *graphs, interp *ranks)
 {
-    world w = { .plan = plan, .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+    static const world fresh = { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+    world w = fresh;
     interp_rank all[INTERP_MOST_RANKS];
     pthread_t threads[INTERP_MOST_RANKS];
     bool good = true;
+    w.plan = plan;
     w.count = (int)sglplan_group_size(plan, ~(sglplan_axes)0);
     if (w.count > INTERP_MOST_RANKS) abort();
     for (int i = 0; i < w.count; i++) {

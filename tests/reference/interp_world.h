@@ -14,7 +14,8 @@ enum { INTERP_MOST_RANKS = 16 };
 /* `whole` holds inputs, whole, and how to round; `ranks` (zeroed, one per rank of the mesh, to be freed) get the results. False:
  * the message stands in ranks[0].error. */
 bool interp_world_run(const interp *whole, const sglplan *plan, const sglir_graph *const *graphs, interp *ranks);
-/* The results of the whole as a rank has them: of a state that its graph has in parts, its part. Freed as a run. */
+/* The results of the whole as a rank has them: of a state that its graph has in parts, its part; none
+ * of a state that its graph has not. Freed as a run. */
 bool interp_expected(const interp *whole, const sglplan *plan, int64_t rank, const sglir_graph *graph,
                      interp *expected);
 /* The part of a whole tensor that a rank has of it where layout[axis] tells which dimension is split over the axis, -1: none; NULL:

@@ -164,7 +164,7 @@ static void test_text_and_hash(void **state)
     assert_string_equal(
         text.data,
         "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
-        "micro = 2\nprecision = \"fp32\"\nscale = 65536\nscale_growth_interval = 2000\n"
+        "micro = 2\nprecision = \"fp32\"\nschedule = \"none\"\nscale = 65536\nscale_growth_interval = 2000\n"
         "max_skips = 20\nunfused = 0\nmemory = 0\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);

@@ -72,6 +72,8 @@ sgl_status sglir_infer_is_index(const sglir_infer *in, int i); /* an integer */
 sgl_status sglir_infer_is_scalar_i64(const sglir_infer *in, int i, const char *what);
 sgl_status sglir_infer_rank(const sglir_infer *in, int i, int rank, const char *form); /* form: "[b, t, h, d]" */
 /* Makes `type` from a list attribute of dims. */
+/* The type that attributes say: dtype, dims, layout, partial, scaled. */
+sgl_status sglir_infer_made(const sglir_infer *in);
 sgl_status sglir_infer_dims(const sglir_infer *in, sgl_dtype dtype, const sglir_named *dims, sglir_type *type);
 
 static inline bool sglir_dtype_is_integer(sgl_dtype dtype)

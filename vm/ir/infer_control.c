@@ -6,17 +6,11 @@
 
 #include "ir/infer.h"
 
-sgl_status sglir_infer_input(const sglir_infer *in)
+sgl_status sglir_infer_made(const sglir_infer *in)
 {
     const sglir_named *layout = sglir_infer_attr(in, "layout");
-    int64_t role = sglir_infer_int(in, "role"), partial = sglir_infer_int(in, "partial");
+    int64_t partial = sglir_infer_int(in, "partial");
     sglir_type *result = &in->results[0];
-    if (sglir_infer_attr(in, "name")->s[0] == '\0') return sglir_infer_fail(in, "an input needs a name");
-    if (role < SGL_PARAMETER || role > SGL_CACHE) return sglir_infer_fail(in, "there is no role %" PRId64, role);
-    bool named_so = sglir_infer_attr(in, "name")->s[0] == '~', made = sglir_infer_int(in, "made") != 0;
-    if (made && (role != SGL_STATE || !named_so))
-        return sglir_infer_fail(in, "what a pass makes is a state whose name begins with ~");
-    if (named_so && !made) return sglir_infer_fail(in, "names that begin with ~ are those of states that passes make");
     SGLCORE_TRY(sglir_infer_dims(in, (sgl_dtype)sglir_infer_int(in, "dtype"), sglir_infer_attr(in, "dims"), result));
     if (partial < 0 || partial >> SGLIR_AXIS_COUNT != 0)
         return sglir_infer_fail(in, "partial is %" PRId64 ": a bit for each of the %d axes is needed", partial,
@@ -34,6 +28,18 @@ sgl_status sglir_infer_input(const sglir_infer *in)
     result->partial = (uint8_t)partial;
     result->scaled = (uint8_t)sglir_infer_int(in, "scaled");
     return SGL_OK;
+}
+
+sgl_status sglir_infer_input(const sglir_infer *in)
+{
+    int64_t role = sglir_infer_int(in, "role");
+    if (sglir_infer_attr(in, "name")->s[0] == '\0') return sglir_infer_fail(in, "an input needs a name");
+    if (role < SGL_PARAMETER || role > SGL_CACHE) return sglir_infer_fail(in, "there is no role %" PRId64, role);
+    bool named_so = sglir_infer_attr(in, "name")->s[0] == '~', made = sglir_infer_int(in, "made") != 0;
+    if (made && (role != SGL_STATE || !named_so))
+        return sglir_infer_fail(in, "what a pass makes is a state whose name begins with ~");
+    if (named_so && !made) return sglir_infer_fail(in, "names that begin with ~ are those of states that passes make");
+    return sglir_infer_made(in);
 }
 
 sgl_status sglir_infer_grad(const sglir_infer *in)

@@ -172,3 +172,26 @@ sgl_status sglir_infer_all_to_all(const sglir_infer *in)
     }
     return SGL_OK;
 }
+
+/* ---- from stage to stage ------------------------------------------------------------------------------------------- */
+
+static sgl_status check_place(const sglir_infer *in, const char *name)
+{
+    int64_t place = sglir_infer_int(in, name);
+    if (place < 0) return sglir_infer_fail(in, "%s = %" PRId64 " is no place along an axis", name, place);
+    return sglir_infer_coordinate(in);
+}
+
+sgl_status sglir_infer_send(const sglir_infer *in)
+{
+    const int64_t nothing = 0;
+    SGLCORE_TRY(check_place(in, "to"));
+    in->results[0] = sglir_type_make(SGL_U8, 1, &nothing);
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_receive(const sglir_infer *in)
+{
+    SGLCORE_TRY(check_place(in, "from"));
+    return sglir_infer_made(in);
+}

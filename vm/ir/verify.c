@@ -395,6 +395,8 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_ALL_MAX:
     case SGLIR_OP_REDUCE_SCATTER:
     case SGLIR_OP_ALL_GATHER:
+    case SGLIR_OP_SEND:
+    case SGLIR_OP_RECEIVE:
     case SGLIR_OP_ALL_TO_ALL:
     case SGLIR_OP_WAIT:
     case SGLIR_OP_FUSED: return true;

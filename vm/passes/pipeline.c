@@ -6,6 +6,7 @@
  *     autodiff    `grad` nodes become the backward graph
  *     shard       layouts over the ranks of a mesh: local extents, exchanges where a layout must change
  *     micro       the mesh's axis of time: a loop over micro-batches, sums paid by `accumulate`
+ *     stages      of a pipeline: this rank's stage, its turns in the order of a schedule, sends and receives
  *     sections    parameters and states become ranges of few long sections
  *     decompose   composites that the device does not run whole become primitives
  *     simplify    once more, over what the passes made
@@ -34,6 +35,7 @@ const sglpass sglpass_pipeline[] = {
     { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "expands grad nodes into the backward graph" },
     { "shard", sglpass_shard, SGLIR_PER_RANK, false, "lays values out over the mesh, and puts in the exchanges" },
     { "micro", sglpass_micro_split, SGLIR_PER_RANK, false, "splits the batch into a loop over micro-batches" },
+    { "stages", sglpass_stages_split, SGLIR_PER_RANK, false, "the rank's stage of a pipeline, in the order of a schedule" },
     { "sections", sglpass_sections, SGLIR_PER_RANK, false, "gathers parameters and states into sections" },
     { "decompose", sglpass_decompose, SGLIR_PER_RANK, false,
       "composites without a kernel of their own become primitives" },

@@ -44,6 +44,8 @@ enum {
     CLASS_ALL_MAX = WIDE,
     CLASS_REDUCE_SCATTER = WIDE,
     CLASS_ALL_GATHER = WIDE,
+    CLASS_SEND = WIDE,
+    CLASS_RECEIVE = WIDE,
     CLASS_ALL_TO_ALL = WIDE,
     CLASS_WAIT = WIDE,
     CLASS_SCAN = WIDE, /* of regions: what they take and give; what stands in them is of its own class */

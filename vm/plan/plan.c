@@ -104,6 +104,27 @@ static sgl_status set_precision(sglcore_env *env, sglplan *plan, const sglir_nam
                         field->s, sglcore_hint(field->s, names, PRECISION_COUNT, hint));
 }
 
+static const char *const schedules[SGLPLAN_SCHEDULE_COUNT] = {
+#define SGLPLAN_SCHEDULE_TEXT(name, text) text,
+    SGLPLAN_SCHEDULES(SGLPLAN_SCHEDULE_TEXT)
+#undef SGLPLAN_SCHEDULE_TEXT
+};
+
+static sgl_status set_schedule(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    SGLCORE_TRY(check_kind(env, field, 's'));
+    for (int i = 0; i < SGLPLAN_SCHEDULE_COUNT; i++) {
+        if (strcmp(field->s, schedules[i]) != 0) continue;
+        plan->schedule = (uint8_t)i;
+        return SGL_OK;
+    }
+    const char *names[SGLPLAN_SCHEDULE_COUNT];
+    char hint[SGLCORE_HINT_ROOM];
+    memcpy(names, schedules, sizeof names);
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: schedule \"%s\" is none of none, gpipe, 1f1b%s", field->s,
+                        sglcore_hint(field->s, names, SGLPLAN_SCHEDULE_COUNT, hint));
+}
+
 static sgl_status set_number(sglcore_env *env, sglplan *plan, int number, const sglir_named *field)
 {
     SGLCORE_TRY(check_kind(env, field, 'i'));
@@ -147,7 +168,7 @@ static sgl_status set_layouts(sglcore_env *env, char *text, size_t size, const s
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision", "wide", "layouts", "activations", "disable", "memory" };
+    static const char *const others[] = { "precision", "schedule", "wide", "layouts", "activations", "disable", "memory" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -161,6 +182,7 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) names[count++] = others[i];
     if (strcmp(field->name, "memory") == 0) return set_memory(env, plan, field);
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
+    if (strcmp(field->name, "schedule") == 0) return set_schedule(env, plan, field);
     if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
     if (strcmp(field->name, "wide") == 0) return set_text(env, plan->wide, sizeof plan->wide, field);
     if (strcmp(field->name, "layouts") == 0) return set_layouts(env, plan->layouts, sizeof plan->layouts, field);
@@ -188,6 +210,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", field_of_axis(axis), (long long)plan->mesh[axis]));
     SGLCORE_TRY(sglcore_text_add(env, text, "precision = \"%s\"\n", precision_name(plan)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "schedule = \"%s\"\n", schedules[plan->schedule]));
     for (int i = 0; i < NUMBER_COUNT; i++)
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
     SGLCORE_TRY(sglcore_text_add(env, text, "memory = %lld\n", (long long)plan->memory));
@@ -206,6 +229,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
         sglcore_hasher_u64(&hasher, (uint64_t)plan->mesh[axis]);
     }
     sglcore_hasher_string(&hasher, precision_name(plan));
+    sglcore_hasher_string(&hasher, schedules[plan->schedule]);
     for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
     sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
     sglcore_hasher_string(&hasher, plan->wide);

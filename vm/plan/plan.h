@@ -5,9 +5,19 @@
 
 #include "ir/ir.h"
 
+/* In which order the stages of a pipeline take their turns. UNSTAGED: there are none, along pp every rank computes the same. */
+#define SGLPLAN_SCHEDULES(X) X(UNSTAGED, "none") X(GPIPE, "gpipe") X(1F1B, "1f1b")
+typedef enum sglplan_schedule {
+#define SGLPLAN_SCHEDULE_ENUM(name, text) SGLPLAN_##name,
+    SGLPLAN_SCHEDULES(SGLPLAN_SCHEDULE_ENUM)
+#undef SGLPLAN_SCHEDULE_ENUM
+        SGLPLAN_SCHEDULE_COUNT
+} sglplan_schedule;
+
 typedef struct sglplan {
     int64_t mesh[SGLIR_AXIS_COUNT]; /* extent per axis, 1 where it is not used; MICRO: micro-batches of a step */
     uint8_t precision; /* sgl_dtype of the products: F32 or F64 as traced; BF16, F16: narrower than traced */
+    uint8_t schedule;  /* sglplan_schedule: of the stages along pp */
     int64_t scale;     /* fp16: of the loss, at first */
     int64_t scale_growth_interval; /* good steps after which it doubles */
     int64_t max_skips;             /* steps skipped one after another that are an error */

@@ -1,0 +1,59 @@
+/* stages.c -- the pass `stages`: what each rank along pp does of a step, and when.
+ *
+ * In: a graph after `micro`, plan->mesh[PP] stages, plan->schedule, the rank. Out: that rank's part: the nodes of its stage, the
+ * loop over micro-batches unrolled in the order of the schedule, and sends and receives for what crosses stages. Without a
+ * schedule, or of one stage, the graph as it came: along pp every rank computes the same. Odd invariant: nothing is special to
+ * parameters that two stages use, to norms over all of them, or to losses: each is a value that crosses. */
+#include "passes/stages.h"
+#include "plan/mesh.h"
+
+static sgl_status prepare(sglpass_stages *s)
+{
+    const sglir_graph *g = s->from;
+    s->module = sglcore_arena_alloc(&s->arena, (size_t)g->nodes.count * sizeof *s->module);
+    s->chain = sglcore_arena_alloc(&s->arena, (size_t)g->nodes.count * sizeof *s->chain);
+    s->place = sglcore_arena_alloc(&s->arena, (size_t)g->values.count * sizeof *s->place);
+    s->loop_of = sglcore_arena_alloc(&s->arena, (size_t)g->regions.count * sizeof *s->loop_of);
+    return s->module && s->chain && s->place && s->loop_of ? SGL_OK : SGL_OUT_OF_MEMORY;
+}
+
+static sgl_status stage_graph(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    const sglplan *plan = context->plan;
+    sglpass_stages s = { .context = context,
+                         .env = context->env,
+                         .from = in,
+                         .stages = (int)plan->mesh[SGLIR_AXIS_PP],
+                         .micro = plan->mesh[SGLIR_AXIS_MICRO],
+                         .arena = { .env = context->env } };
+    int here = (int)sglplan_mesh_coordinate(plan, context->rank).at[SGLIR_AXIS_PP];
+    sgl_status status = prepare(&s);
+    if (status == SGL_OK) status = sglpass_stages_cut(&s);
+    if (status == SGL_OK) status = sglpass_stages_assign(&s);
+    if (status == SGL_OK) status = sglpass_stages_emit(&s, here, out);
+    sglcore_vec_free(s.env, &s.loops);
+    sglcore_vec_free(s.env, &s.carries);
+    sglcore_arena_free(&s.arena);
+    return status;
+}
+
+sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    *out = NULL;
+    sglir_graph *clean; /* what is dead wants nothing */
+    SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "stages", NULL, NULL, &clean));
+    const int64_t stages = context->plan->mesh[SGLIR_AXIS_PP];
+    if (stages <= 1 || context->plan->schedule == SGLPLAN_UNSTAGED) {
+        *out = clean;
+        sglpass_say(context, in, clean, false);
+        return SGL_OK;
+    }
+    sgl_status status = SGL_OK;
+    if (stages > SGLPASS_STAGES_MOST)
+        status = sglcore_fail(context->env, SGL_LIMIT, "plan: pp = %lld stages, and %d are the most there may be",
+                              (long long)stages, SGLPASS_STAGES_MOST);
+    if (status == SGL_OK) status = stage_graph(context, clean, out);
+    if (status == SGL_OK) sglpass_say(context, in, *out, true);
+    sglir_graph_free(clean);
+    return status;
+}

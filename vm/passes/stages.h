@@ -1,0 +1,74 @@
+/* stages.h -- inside the pass `stages`: which stage of a pipeline makes what, in which order, and who hands what to whom.
+ *
+ * stages_cut.c cuts the forward into stages by module; stages_assign.c says of each node where it is made; stages_order.c orders the
+ * stages' turns as a schedule says; stages_emit.c walks that order once to learn who wants what, and once more to make one rank's
+ * graph. Odd invariant: all of it is worked out alike on every rank, for all stages; only the last walk knows which one is here. */
+#ifndef SGLPASS_STAGES_H
+#define SGLPASS_STAGES_H
+
+#include "passes/pass.h"
+
+enum {
+    SGLPASS_STAGES_FREE = -1,   /* in place of a stage: made wherever it is wanted */
+    SGLPASS_STAGES_UNSAID = -2, /* nothing says so yet */
+    SGLPASS_STAGES_MOST = 64    /* a bit each */
+};
+
+/* What a loop over micro-batches carries: nothing else in its body reads the carry but the chain of nodes that add to it. */
+typedef struct sglpass_stages_carry {
+    sglir_id first, out;   /* what it begins as, what the loop gives back: values of the top region */
+    sglir_id result;       /* what the body yields */
+    int32_t home;          /* where the sum is wanted; FREE */
+    uint64_t at;           /* a bit per stage that adds to it */
+    bool chained;          /* false: what is yielded is the same in each micro-batch, and reads no carry */
+} sglpass_stages_carry;
+
+typedef struct sglpass_stages_loop {
+    sglir_id node;
+    uint32_t carry_first; /* into carries, as many as the node has arguments */
+} sglpass_stages_loop;
+
+typedef struct sglpass_stages {
+    const sglpass_context *context;
+    sglcore_env *env;
+    const sglir_graph *from;
+    int stages;
+    int64_t micro;
+    int32_t *module; /* per node: 1 + its module, in the order of the forward; 0: it is of none */
+    int32_t *cut;    /* per module: its stage */
+    int32_t *place;  /* per value: in the top region a stage; in an unrolled loop a position: stage s is s forward, and
+                        2 * stages - 1 - s backward; or FREE */
+    int32_t *chain;  /* per node of an unrolled loop: 1 + the carry that it adds to, 0: none */
+    int32_t *loop_of; /* per region: 1 + the unrolled loop whose body it is */
+    SGLCORE_VEC(sglpass_stages_loop) loops;
+    SGLCORE_VEC(sglpass_stages_carry) carries;
+    sglcore_arena arena;
+} sglpass_stages;
+
+/* One turn of a stage: a micro-batch forward or backward. Times count forward turns. */
+typedef struct sglpass_stages_turn {
+    int32_t stage;
+    bool backward;
+    int64_t micro;
+    double begin, end;
+} sglpass_stages_turn;
+
+static inline int sglpass_stage_of(const sglpass_stages *s, int32_t position)
+{
+    return position < s->stages ? position : 2 * s->stages - 1 - position;
+}
+
+/* Fills module and cut. INVALID_ARGUMENT: the forward has fewer modules than there are stages. */
+sgl_status sglpass_stages_cut(sglpass_stages *s);
+/* Finds the loops to unroll, and fills place. */
+sgl_status sglpass_stages_assign(sglpass_stages *s);
+/* All turns (a forward and a backward one of each micro-batch on each stage), by when they begin: each stage's in the order of the
+ * schedule, none before what it needs. ends: room for as many numbers. */
+void sglpass_stages_order(sglplan_schedule schedule, int stages, int64_t micro, sglpass_stages_turn *turns,
+                          double *ends);
+/* Calls back for each value that the node reads, in its regions too; of a chain's node all but what it adds to. */
+void sglpass_stages_each_use(const sglpass_stages *s, sglir_id node, void (*use)(void *user, sglir_id value), void *user);
+/* The graph of one stage. */
+sgl_status sglpass_stages_emit(sglpass_stages *s, int here, sglir_graph **out);
+
+#endif

@@ -1,0 +1,315 @@
+/* stages_assign.c -- on which stage a node is made.
+ *
+ * In: a graph after `micro`, its cut. Out: the loops to unroll, a stage or position for each value. In a loop over micro-batches a
+ * node stands where its module does, forward or backward, but never before what it reads: positions only rise along the way of a
+ * micro-batch, so that its turns can be taken one after another. Parameters live where they are used first, states with their
+ * parameter, and what an optimizer does with them, there too. What depends on none of them is made wherever it is wanted, and so
+ * are numbers in which several stages meet (a norm, a flag): each is handed the terms. Odd invariant: a carry that stages add to
+ * is one sum per stage until the loop has ended. */
+#include <string.h>
+
+#include "passes/stages.h"
+
+static bool is_inside(const sglpass_stages *s, sglir_id value)
+{
+    return s->loop_of[sglir_value_at(s->from, value)->region] != 0;
+}
+
+void sglpass_stages_each_use(const sglpass_stages *s, sglir_id id, void (*use)(void *user, sglir_id value), void *user)
+{
+    const sglir_node *node = sglir_node_at(s->from, id);
+    for (uint32_t i = s->chain[id] != 0; i < node->arg_count; i++) use(user, sglir_arg(s->from, node, i));
+    if (node->region_count > 0) sglir_each_capture(s->from, node, use, user);
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------------------ */
+
+/* A state's parameter, "w" of "adamw.m/w"; NONE: it is no state of a parameter. */
+static sglir_id parameter_of(const sglir_graph *g, const sglir_node *input)
+{
+    const char *slash = strchr(sglir_attr_string(g, input, "name"), '/');
+    return slash ? sglir_input_find(g, slash + 1) : SGLIR_NONE;
+}
+
+/* A number that is no parameter's (steps skipped, a loss scale) is held by all. */
+static bool lives_somewhere(const sglir_graph *g, const sglir_node *input)
+{
+    int64_t role = sglir_attr_int(g, input, "role");
+    if (role != SGL_STATE) return role != SGL_FEED;
+    return sglir_type_of(g, input->out_first)->rank > 0 || parameter_of(g, input) != SGLIR_NONE;
+}
+
+/* ---- loops ------------------------------------------------------------------------------------------------------------------- */
+
+/* Marks the chain of nodes from what is yielded back to the carry. False: what stands between is no such chain. */
+static bool follow_chain(sglpass_stages *s, const uint32_t *uses, sglir_id yielded, sglir_id carry, int32_t number)
+{
+    for (sglir_id value = yielded; value != carry;) {
+        const sglir_node *maker = sglir_maker(s->from, value);
+        bool adds = maker && (maker->op == SGLIR_OP_ACCUMULATE || maker->op == SGLIR_OP_DYNAMIC_UPDATE);
+        if (!adds || uses[value] != 1) return false;
+        s->chain[maker - s->from->nodes.data] = number;
+        value = sglir_arg(s->from, maker, 0);
+    }
+    return uses[carry] == 1;
+}
+
+static sgl_status fail_loop(const sglpass_stages *s, const sglir_node *loop, uint32_t carry)
+{
+    char origin[256];
+    return sglcore_fail(s->env, SGL_UNSUPPORTED,
+                        "%s: a loop over micro-batches carries something (%u) that is no sum, which stages of a pipeline cannot "
+                        "take turns at",
+                        sglir_origin_text(s->from, loop->origin, origin, sizeof origin), (unsigned)carry);
+}
+
+static sgl_status take_loop(sglpass_stages *s, sglir_id id, const uint32_t *uses)
+{
+    const sglir_graph *g = s->from;
+    const sglir_node *node = sglir_node_at(g, id);
+    const sglir_region *body = &g->regions.data[sglir_body(node)];
+    sglpass_stages_loop loop = { .node = id, .carry_first = (uint32_t)s->carries.count };
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        sglpass_stages_carry carry = { .first = sglir_arg(g, node, i),
+                                       .out = node->out_first + i,
+                                       .result = body->results.data[i],
+                                       .home = SGLPASS_STAGES_FREE };
+        sglir_id parameter = body->parameters.data[i + 1];
+        carry.chained = uses[parameter] > 0;
+        if (carry.chained && !follow_chain(s, uses, carry.result, parameter, (int32_t)s->carries.count + 1))
+            return fail_loop(s, node, i);
+        SGLCORE_TRY(sglcore_vec_push(s->env, &s->carries, carry));
+    }
+    s->loop_of[sglir_body(node)] = (int32_t)s->loops.count + 1;
+    return sglcore_vec_push(s->env, &s->loops, loop);
+}
+
+/* ---- positions within a loop --------------------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    const sglpass_stages *s;
+    const uint8_t *bound;
+    int32_t most; /* position of what is read, FREE: none of it has one */
+    bool outside; /* something of the top region is read that is of a stage */
+} reader;
+
+static void read_position(void *user, sglir_id value)
+{
+    reader *r = user;
+    if (is_inside(r->s, value)) {
+        if (r->s->place[value] > r->most) r->most = r->s->place[value];
+    } else if (r->bound[value]) {
+        r->outside = true;
+    }
+}
+
+static int32_t wanted_position(const sglpass_stages *s, sglir_id id)
+{
+    if (s->module[id] == 0) return SGLPASS_STAGES_FREE;
+    int32_t stage = s->cut[s->module[id] - 1];
+    return sglir_is_made_by(s->from, sglir_node_at(s->from, id), "autodiff") ? 2 * s->stages - 1 - stage : stage;
+}
+
+static int32_t position_of(const sglpass_stages *s, sglir_id id, const uint8_t *bound)
+{
+    reader r = { .s = s, .bound = bound, .most = SGLPASS_STAGES_FREE };
+    sglpass_stages_each_use(s, id, read_position, &r);
+    if (r.most == SGLPASS_STAGES_FREE && !r.outside) return SGLPASS_STAGES_FREE;
+    int32_t wanted = s->chain[id] ? SGLPASS_STAGES_FREE : wanted_position(s, id);
+    int32_t position = wanted > r.most ? wanted : r.most;
+    return position == SGLPASS_STAGES_FREE ? 0 : position;
+}
+
+/* What a carry adds that is of no stage goes with the rest of it. */
+static void settle_chains(sglpass_stages *s, const sglpass_stages_loop *loop, const sglir_region *body)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (int64_t i = 0; i < body->nodes.count; i++) {
+            sglir_id id = body->nodes.data[i];
+            const sglir_node *node = sglir_node_at(s->from, id);
+            if (s->chain[id] == 0) continue;
+            sglpass_stages_carry *carry = &s->carries.data[s->chain[id] - 1];
+            int32_t *place = &s->place[node->out_first];
+            if (turn == 1 && *place == SGLPASS_STAGES_FREE && carry->home != SGLPASS_STAGES_FREE) *place = carry->home;
+            if (*place == SGLPASS_STAGES_FREE) continue;
+            int stage = sglpass_stage_of(s, *place);
+            carry->at |= (uint64_t)1 << stage;
+            if (carry->home == SGLPASS_STAGES_FREE || stage < carry->home) carry->home = stage;
+        }
+    }
+    uint32_t count = sglir_node_at(s->from, loop->node)->arg_count;
+    for (uint32_t i = 0; i < count; i++) {
+        sglpass_stages_carry *carry = &s->carries.data[loop->carry_first + i];
+        int32_t place = s->place[carry->result];
+        if (!carry->chained && place >= 0 && is_inside(s, carry->result)) carry->home = sglpass_stage_of(s, place);
+    }
+}
+
+static void place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8_t *bound)
+{
+    const sglir_node *node = sglir_node_at(s->from, loop->node);
+    const sglir_region *body = &s->from->regions.data[sglir_body(node)];
+    for (int64_t i = 0; i < body->nodes.count; i++) {
+        const sglir_node *inner = sglir_node_at(s->from, body->nodes.data[i]);
+        int32_t position = position_of(s, body->nodes.data[i], bound);
+        for (uint32_t r = 0; r < inner->out_count; r++) s->place[inner->out_first + r] = position;
+    }
+    settle_chains(s, loop, body);
+    for (uint32_t i = 0; i < node->out_count; i++) {
+        const sglpass_stages_carry *carry = &s->carries.data[loop->carry_first + i];
+        bound[node->out_first + i] = carry->home != SGLPASS_STAGES_FREE;
+    }
+}
+
+/* ---- the top region -------------------------------------------------------------------------------------------------------------- */
+
+/* What depends on something that lives on a stage; loops in which such things are worked with are unrolled. */
+static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *uses)
+{
+    const sglir_graph *g = s->from;
+    const sglir_region *top = &g->regions.data[0];
+    for (int64_t i = 0; i < top->nodes.count; i++) {
+        sglir_id id = top->nodes.data[i];
+        const sglir_node *node = sglir_node_at(g, id);
+        reader r = { .s = s, .bound = bound, .most = SGLPASS_STAGES_FREE };
+        sglpass_stages_each_use(s, id, read_position, &r);
+        bool is = node->op == SGLIR_OP_INPUT ? lives_somewhere(g, node) : r.outside;
+        for (uint32_t k = 0; k < node->out_count; k++) bound[node->out_first + k] = is;
+        bool unrolls = is && node->op == SGLIR_OP_SCAN && s->micro > 1 && sglir_attr_int(g, node, "steps") == s->micro;
+        if (!unrolls) continue;
+        SGLCORE_TRY(take_loop(s, id, uses));
+        place_body(s, &s->loops.data[s->loops.count - 1], bound);
+    }
+    return SGL_OK;
+}
+
+typedef struct wish {
+    const sglpass_stages *s;
+    int32_t *wanted; /* per value of the top region: the first stage that uses it, UNSAID */
+    int32_t stage;
+} wish;
+
+static void wish_for(void *user, sglir_id value)
+{
+    wish *w = user;
+    if (is_inside(w->s, value)) return;
+    if (w->wanted[value] == SGLPASS_STAGES_UNSAID || w->stage < w->wanted[value]) w->wanted[value] = w->stage;
+}
+
+static void wish_from_loop(wish *w, const sglir_node *loop)
+{
+    const sglir_region *body = &w->s->from->regions.data[sglir_body(loop)];
+    for (int64_t i = 0; i < body->nodes.count; i++) {
+        int32_t place = w->s->place[sglir_node_at(w->s->from, body->nodes.data[i])->out_first];
+        if (place < 0) continue;
+        w->stage = sglpass_stage_of(w->s, place);
+        sglpass_stages_each_use(w->s, body->nodes.data[i], wish_for, w);
+    }
+}
+
+/* Users before makers. A node of a module wants what it reads, and what only prepares (a cast) hands on who wants it. */
+static void find_wishes(const sglpass_stages *s, int32_t *wanted)
+{
+    const sglir_region *top = &s->from->regions.data[0];
+    wish w = { s, wanted, 0 };
+    for (int64_t v = 0; v < s->from->values.count; v++) wanted[v] = SGLPASS_STAGES_UNSAID;
+    for (int64_t i = top->nodes.count - 1; i >= 0; i--) {
+        sglir_id id = top->nodes.data[i];
+        const sglir_node *node = sglir_node_at(s->from, id);
+        bool unrolled = node->op == SGLIR_OP_SCAN && s->loop_of[sglir_body(node)] != 0;
+        if (unrolled) {
+            wish_from_loop(&w, node);
+            continue;
+        }
+        w.stage = node->out_count > 0 ? wanted[node->out_first] : SGLPASS_STAGES_UNSAID;
+        if (s->loops.count == 0 && s->module[id] > 0) w.stage = s->cut[s->module[id] - 1];
+        if (w.stage != SGLPASS_STAGES_UNSAID) sglpass_stages_each_use(s, id, wish_for, &w);
+    }
+}
+
+static void place_inputs(sglpass_stages *s, const int32_t *wanted)
+{
+    const sglir_graph *g = s->from;
+    for (int turn = 0; turn < 2; turn++) { /* parameters, then what is kept of them */
+        for (int64_t n = 0; n < g->nodes.count; n++) {
+            const sglir_node *node = &g->nodes.data[n];
+            if (node->op != SGLIR_OP_INPUT || !lives_somewhere(g, node)) continue;
+            sglir_id value = node->out_first, of = parameter_of(g, node);
+            bool is_state = sglir_attr_int(g, node, "role") == SGL_STATE && of != SGLIR_NONE;
+            if (is_state != (turn == 1)) continue;
+            s->place[value] = is_state ? s->place[of] : wanted[value] == SGLPASS_STAGES_UNSAID ? 0 : wanted[value];
+        }
+    }
+}
+
+typedef struct meeting {
+    const sglpass_stages *s;
+    const uint8_t *met; /* per value: in it stages have met, and each makes it for itself */
+    int32_t stage;      /* of the largest value that is read; FREE: none has a stage */
+    int64_t largest;    /* its bytes */
+    bool several, single; /* stages meet; all that has a stage is one element */
+} meeting;
+
+static void meet(void *user, sglir_id value)
+{
+    meeting *m = user;
+    int32_t place = m->s->place[value];
+    const sglir_type *type = sglir_type_of(m->s->from, value);
+    m->several = m->several || m->met[value];
+    if (place == SGLPASS_STAGES_FREE) return;
+    m->several = m->several || (m->stage != SGLPASS_STAGES_FREE && place != m->stage);
+    m->single = m->single && sglir_elements(type) == 1;
+    if (sglir_bytes(type) < m->largest || (sglir_bytes(type) == m->largest && place < m->stage)) return;
+    m->largest = sglir_bytes(type);
+    m->stage = place;
+}
+
+static int32_t stage_for(const sglpass_stages *s, sglir_id id, const uint8_t *met, uint8_t *meets)
+{
+    meeting m = { .s = s, .met = met, .stage = SGLPASS_STAGES_FREE, .single = true };
+    sglpass_stages_each_use(s, id, meet, &m);
+    *meets = m.several && m.single;
+    if (m.stage == SGLPASS_STAGES_FREE) return SGLPASS_STAGES_FREE;
+    if (s->loops.count == 0 && s->module[id] > 0) {
+        *meets = 0;
+        return s->cut[s->module[id] - 1];
+    }
+    return *meets ? SGLPASS_STAGES_FREE : m.stage;
+}
+
+static void place_top(sglpass_stages *s, uint8_t *met)
+{
+    const sglir_region *top = &s->from->regions.data[0];
+    uint32_t carry = 0;
+    memset(met, 0, (size_t)s->from->values.count);
+    for (int64_t i = 0; i < top->nodes.count; i++) {
+        sglir_id id = top->nodes.data[i];
+        const sglir_node *node = sglir_node_at(s->from, id);
+        uint8_t meets = 0;
+        if (node->op == SGLIR_OP_INPUT) continue;
+        bool unrolled = node->op == SGLIR_OP_SCAN && s->loop_of[sglir_body(node)] != 0;
+        int32_t stage = unrolled ? SGLPASS_STAGES_FREE : stage_for(s, id, met, &meets);
+        for (uint32_t r = 0; r < node->out_count; r++) {
+            s->place[node->out_first + r] = unrolled ? s->carries.data[carry++].home : stage;
+            met[node->out_first + r] = meets;
+        }
+    }
+}
+
+sgl_status sglpass_stages_assign(sglpass_stages *s)
+{
+    const sglir_graph *g = s->from;
+    size_t values = (size_t)g->values.count;
+    uint8_t *bound = sglcore_arena_alloc(&s->arena, values);
+    uint32_t *uses = sglcore_arena_alloc(&s->arena, values * sizeof *uses);
+    int32_t *wanted = sglcore_arena_alloc(&s->arena, values * sizeof *wanted);
+    if (!bound || !uses || !wanted) return SGL_OUT_OF_MEMORY;
+    memset(bound, 0, values);
+    for (size_t v = 0; v < values; v++) s->place[v] = SGLPASS_STAGES_FREE;
+    sglir_count_uses(g, uses);
+    SGLCORE_TRY(find_bound(s, bound, uses));
+    find_wishes(s, wanted);
+    place_inputs(s, wanted);
+    place_top(s, bound);
+    return SGL_OK;
+}

@@ -1,0 +1,128 @@
+/* stages_cut.c -- where a forward is cut into stages: between modules, so that the most loaded stage has least to do.
+ *
+ * In: a graph, the number of stages. Out: of each node its module, of each module its stage. A module is the path of a node's scope up to
+ * the first number in it ("blocks.3" of "blocks.3.attn"), the first name where there is none; modules stand in the order in which
+ * the forward meets them. What stands in
+ * a loop and in no module is weighed with the one before it. Odd invariant: a module weighs what its
+ * forward and its backward cost, as both stand on one stage. */
+#include <ctype.h>
+#include <string.h>
+
+#include "passes/stages.h"
+
+static size_t module_length(const char *scope)
+{
+    const char *first = strchr(scope, '.');
+    for (const char *at = scope;;) {
+        size_t length = strcspn(at, ".");
+        if (length > 0 && strspn(at, "0123456789") == length) return (size_t)(at - scope) + length;
+        if (at[length] == '\0') break;
+        at += length + 1;
+    }
+    return first ? (size_t)(first - scope) : strlen(scope);
+}
+
+static const char *scope_of(const sglpass_stages *s, const sglir_node *node)
+{
+    return sglcore_string(s->from->strings, s->from->origins.data[node->origin].scope);
+}
+
+/* Arithmetic, and bytes as so much arithmetic: what matters is that neither products nor norms count nothing. */
+static double weight_of(const sglpass_stages *s, sglir_id node)
+{
+    sglplan_cost cost = sglplan_cost_of(s->from, node);
+    return cost.flops + 8 * cost.transcendentals + 8 * cost.bytes;
+}
+
+typedef struct modules {
+    SGLCORE_VEC(const char *) names; /* each the start of a scope */
+    SGLCORE_VEC(double) weights;
+} modules;
+
+static int32_t find_module(const modules *m, const char *scope, size_t length)
+{
+    for (int64_t i = 0; i < m->names.count; i++) {
+        if (module_length(m->names.data[i]) == length && strncmp(m->names.data[i], scope, length) == 0)
+            return (int32_t)i + 1;
+    }
+    return 0;
+}
+
+/* Whether the forward comes by there: constants, and what else is made once for all micro-batches, stand before the loops in an order
+ * of their own. */
+static bool is_on_the_way(const sglpass_stages *s, const sglir_node *node)
+{
+    bool looped = s->micro > 1;
+    return node->op != SGLIR_OP_INPUT && !(sglir_ops[node->op].flags & SGLIR_GENERATOR) && looped == (node->region != 0);
+}
+
+/* Nodes that hold regions weigh what their regions do, node by node. */
+static sgl_status find_modules(sglpass_stages *s, modules *m)
+{
+    const sglir_graph *g = s->from;
+    int32_t last = 0;
+    for (int backward = 0; backward < 2; backward++) {
+        for (int64_t n = 0; n < g->nodes.count; n++) {
+            const sglir_node *node = &g->nodes.data[n];
+            const char *scope = scope_of(s, node);
+            size_t length = module_length(scope);
+            if (node->op == SGLIR_OP_INPUT || sglir_is_made_by(g, node, "autodiff") != (backward == 1)) continue;
+            s->module[n] = length > 0 ? find_module(m, scope, length) : 0;
+            if (s->module[n] == 0 && length > 0 && !backward && is_on_the_way(s, node)) {
+                SGLCORE_TRY(sglcore_vec_push(s->env, &m->names, scope));
+                SGLCORE_TRY(sglcore_vec_push(s->env, &m->weights, 0.0));
+                s->module[n] = (int32_t)m->names.count;
+            }
+            if (s->module[n] > 0) last = s->module[n];
+            bool counts = s->module[n] > 0 || node->region != 0; /* not an optimizer's, which is of no module */
+            if (last > 0 && counts && node->region_count == 0) m->weights.data[last - 1] += weight_of(s, (sglir_id)n);
+        }
+    }
+    return SGL_OK;
+}
+
+/* least[k * count + i]: of modules 0 .. i over k + 1 stages the largest weight of a stage, where that is least; from: where the last
+ * of these stages begins. */
+static sgl_status balance(sglpass_stages *s, const modules *m)
+{
+    int64_t count = m->names.count, cells = count * s->stages;
+    double *least = sglcore_arena_alloc(&s->arena, (size_t)cells * sizeof *least);
+    int32_t *from = sglcore_arena_alloc(&s->arena, (size_t)cells * sizeof *from);
+    if (!least || !from) return SGL_OUT_OF_MEMORY;
+    for (int k = 0; k < s->stages; k++) {
+        for (int64_t i = k; i < count; i++) {
+            double last = 0, best = -1;
+            for (int64_t j = i; j >= k; j--) {
+                last += m->weights.data[j];
+                if (k == 0 && j > 0) continue;
+                double before = k == 0 ? 0 : least[(k - 1) * count + j - 1], most = before > last ? before : last;
+                if (best >= 0 && most >= best) continue;
+                best = most;
+                from[k * count + i] = (int32_t)j;
+            }
+            least[k * count + i] = best;
+        }
+    }
+    for (int64_t k = s->stages - 1, i = count - 1; k >= 0; k--) {
+        int64_t begin = from[k * count + i];
+        for (; i >= begin; i--) s->cut[i] = (int32_t)k;
+    }
+    return SGL_OK;
+}
+
+sgl_status sglpass_stages_cut(sglpass_stages *s)
+{
+    modules m = { 0 };
+    sgl_status status = find_modules(s, &m);
+    if (status == SGL_OK && m.names.count < s->stages)
+        status = sglcore_fail(s->env, SGL_INVALID_ARGUMENT,
+                              "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages",
+                              s->stages, sglcore_string(s->from->strings, s->from->name), (long long)m.names.count);
+    if (status == SGL_OK) {
+        s->cut = sglcore_arena_alloc(&s->arena, (size_t)m.names.count * sizeof *s->cut);
+        status = s->cut ? balance(s, &m) : SGL_OUT_OF_MEMORY;
+    }
+    sglcore_vec_free(s->env, &m.names);
+    sglcore_vec_free(s->env, &m.weights);
+    return status;
+}
