@@ -16,8 +16,9 @@ typedef struct world {
     int count;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int arrived[INTERP_MOST_RANKS][1 << SGLIR_AXIS_COUNT]; /* at a meeting of the group of these axes with this first rank */
-    int turn[INTERP_MOST_RANKS][1 << SGLIR_AXIS_COUNT];    /* its number, which goes up when all are there */
+    int arrived[INTERP_MOST_RANKS]
+               [1 << SGLIR_AXIS_COUNT]; /* at a meeting of the group of these axes with this first rank */
+    int turn[INTERP_MOST_RANKS][1 << SGLIR_AXIS_COUNT];            /* its number, which goes up when all are there */
     const interp_call *sent[INTERP_MOST_RANKS][INTERP_MOST_RANKS]; /* from, to: what is held out, until it is taken */
     bool failed;
     const interp_call *calls[INTERP_MOST_RANKS];

@@ -100,7 +100,8 @@ static void check_plan(sglcore_env *env, const sglir_graph *g, const pipe_case *
     ir_message message;
     for (int64_t r = 0; r < ranks; r++) graphs[r] = staged(env, g, &plan, r, "stages");
     check_states(g, graphs, &plan);
-    if (!interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in)) fail_msg("%s: %s", c->name, in[0].error);
+    if (!interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in))
+        fail_msg("%s: %s", c->name, in[0].error);
     for (int64_t r = 0; r < ranks; r++) {
         interp expected;
         assert_true(interp_expected(whole, &plan, r, graphs[r], &expected));
@@ -182,7 +183,8 @@ static void test_more_stages_than_modules(void **state)
 
 typedef struct paper {
     double span;
-    int in_flight[SGLPASS_STAGES_MOST]; /* most micro-batches whose forward has begun and whose backward has not ended */
+    int in_flight
+        [SGLPASS_STAGES_MOST]; /* most micro-batches whose forward has begun and whose backward has not ended */
 } paper;
 
 static paper simulate(sglplan_schedule schedule, int stages, int64_t micro)

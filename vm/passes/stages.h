@@ -16,11 +16,11 @@ enum {
 
 /* What a loop over micro-batches carries: nothing else in its body reads the carry but the chain of nodes that add to it. */
 typedef struct sglpass_stages_carry {
-    sglir_id first, out;   /* what it begins as, what the loop gives back: values of the top region */
-    sglir_id result;       /* what the body yields */
-    int32_t home;          /* where the sum is wanted; FREE */
-    uint64_t at;           /* a bit per stage that adds to it */
-    bool chained;          /* false: what is yielded is the same in each micro-batch, and reads no carry */
+    sglir_id first, out; /* what it begins as, what the loop gives back: values of the top region */
+    sglir_id result;     /* what the body yields */
+    int32_t home;        /* where the sum is wanted; FREE */
+    uint64_t at;         /* a bit per stage that adds to it */
+    bool chained;        /* false: what is yielded is the same in each micro-batch, and reads no carry */
 } sglpass_stages_carry;
 
 typedef struct sglpass_stages_loop {
@@ -34,11 +34,11 @@ typedef struct sglpass_stages {
     const sglir_graph *from;
     int stages;
     int64_t micro;
-    int32_t *module; /* per node: 1 + its module, in the order of the forward; 0: it is of none */
-    int32_t *cut;    /* per module: its stage */
-    int32_t *place;  /* per value: in the top region a stage; in an unrolled loop a position: stage s is s forward, and
+    int32_t *module;  /* per node: 1 + its module, in the order of the forward; 0: it is of none */
+    int32_t *cut;     /* per module: its stage */
+    int32_t *place;   /* per value: in the top region a stage; in an unrolled loop a position: stage s is s forward, and
                         2 * stages - 1 - s backward; or FREE */
-    int32_t *chain;  /* per node of an unrolled loop: 1 + the carry that it adds to, 0: none */
+    int32_t *chain;   /* per node of an unrolled loop: 1 + the carry that it adds to, 0: none */
     int32_t *loop_of; /* per region: 1 + the unrolled loop whose body it is */
     SGLCORE_VEC(sglpass_stages_loop) loops;
     SGLCORE_VEC(sglpass_stages_carry) carries;
@@ -67,7 +67,8 @@ sgl_status sglpass_stages_assign(sglpass_stages *s);
 void sglpass_stages_order(sglplan_schedule schedule, int stages, int64_t micro, sglpass_stages_turn *turns,
                           double *ends);
 /* Calls back for each value that the node reads, in its regions too; of a chain's node all but what it adds to. */
-void sglpass_stages_each_use(const sglpass_stages *s, sglir_id node, void (*use)(void *user, sglir_id value), void *user);
+void sglpass_stages_each_use(const sglpass_stages *s, sglir_id node, void (*use)(void *user, sglir_id value),
+                             void *user);
 /* The graph of one stage. */
 sgl_status sglpass_stages_emit(sglpass_stages *s, int here, sglir_graph **out);
 

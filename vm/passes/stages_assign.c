@@ -57,10 +57,11 @@ static bool follow_chain(sglpass_stages *s, const uint32_t *uses, sglir_id yield
 static sgl_status fail_loop(const sglpass_stages *s, const sglir_node *loop, uint32_t carry)
 {
     char origin[256];
-    return sglcore_fail(s->env, SGL_UNSUPPORTED,
-                        "%s: a loop over micro-batches carries something (%u) that is no sum, which stages of a pipeline cannot "
-                        "take turns at",
-                        sglir_origin_text(s->from, loop->origin, origin, sizeof origin), (unsigned)carry);
+    return sglcore_fail(
+        s->env, SGL_UNSUPPORTED,
+        "%s: a loop over micro-batches carries something (%u) that is no sum, which stages of a pipeline cannot "
+        "take turns at",
+        sglir_origin_text(s->from, loop->origin, origin, sizeof origin), (unsigned)carry);
 }
 
 static sgl_status take_loop(sglpass_stages *s, sglir_id id, const uint32_t *uses)
@@ -244,9 +245,9 @@ static void place_inputs(sglpass_stages *s, const int32_t *wanted)
 
 typedef struct meeting {
     const sglpass_stages *s;
-    const uint8_t *met; /* per value: in it stages have met, and each makes it for itself */
-    int32_t stage;      /* of the largest value that is read; FREE: none has a stage */
-    int64_t largest;    /* its bytes */
+    const uint8_t *met;   /* per value: in it stages have met, and each makes it for itself */
+    int32_t stage;        /* of the largest value that is read; FREE: none has a stage */
+    int64_t largest;      /* its bytes */
     bool several, single; /* stages meet; all that has a stage is one element */
 } meeting;
 

@@ -53,7 +53,8 @@ static int32_t find_module(const modules *m, const char *scope, size_t length)
 static bool is_on_the_way(const sglpass_stages *s, const sglir_node *node)
 {
     bool looped = s->micro > 1;
-    return node->op != SGLIR_OP_INPUT && !(sglir_ops[node->op].flags & SGLIR_GENERATOR) && looped == (node->region != 0);
+    return node->op != SGLIR_OP_INPUT && !(sglir_ops[node->op].flags & SGLIR_GENERATOR) &&
+           looped == (node->region != 0);
 }
 
 /* Nodes that hold regions weigh what their regions do, node by node. */
@@ -115,9 +116,10 @@ sgl_status sglpass_stages_cut(sglpass_stages *s)
     modules m = { 0 };
     sgl_status status = find_modules(s, &m);
     if (status == SGL_OK && m.names.count < s->stages)
-        status = sglcore_fail(s->env, SGL_INVALID_ARGUMENT,
-                              "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages",
-                              s->stages, sglcore_string(s->from->strings, s->from->name), (long long)m.names.count);
+        status = sglcore_fail(
+            s->env, SGL_INVALID_ARGUMENT,
+            "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages",
+            s->stages, sglcore_string(s->from->strings, s->from->name), (long long)m.names.count);
     if (status == SGL_OK) {
         s->cut = sglcore_arena_alloc(&s->arena, (size_t)m.names.count * sizeof *s->cut);
         status = s->cut ? balance(s, &m) : SGL_OUT_OF_MEMORY;

@@ -138,7 +138,8 @@ static sglir_id zeros(emitter *e, const sglir_type *type)
         layout[axis] = type->sharded[axis];
         split = split || layout[axis] >= 0;
     }
-    const sglir_named attrs[] = { SGLIR_F("value", 0), SGLIR_I("dtype", type->dtype), SGLIR_I("partial", type->partial) };
+    const sglir_named attrs[] = { SGLIR_F("value", 0), SGLIR_I("dtype", type->dtype),
+                                  SGLIR_I("partial", type->partial) };
     const sglir_named wide[] = { SGLIR_INTS("dims", type->rank, type->dims),
                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
     sglir_id zero = sglir_emit(e->to, SGLIR_OP_CONSTANT, NULL, 0, attrs, 3, NULL);
@@ -204,14 +205,10 @@ static sglir_id receive(emitter *e, const sglir_type *type, int from)
 {
     int64_t layout[SGLIR_AXIS_COUNT];
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) layout[axis] = type->sharded[axis];
-    const sglir_named attrs[] = { SGLIR_I("axis", SGLIR_AXIS_PP),
-                                  SGLIR_I("from", from),
-                                  SGLIR_I("number", e->number),
-                                  SGLIR_INTS("dims", type->rank, type->dims),
-                                  SGLIR_I("dtype", type->dtype),
-                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout),
-                                  SGLIR_I("partial", type->partial),
-                                  SGLIR_I("scaled", type->scaled) };
+    const sglir_named attrs[] = { SGLIR_I("axis", SGLIR_AXIS_PP),    SGLIR_I("from", from),
+                                  SGLIR_I("number", e->number),      SGLIR_INTS("dims", type->rank, type->dims),
+                                  SGLIR_I("dtype", type->dtype),     SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout),
+                                  SGLIR_I("partial", type->partial), SGLIR_I("scaled", type->scaled) };
     return sglir_emit(e->to, SGLIR_OP_RECEIVE, NULL, 0, attrs, 8, NULL);
 }
 
@@ -232,8 +229,7 @@ static void hand_results(emitter *e, sglir_id id, int64_t micro)
     sglir_set_origin_made(e->to, e->from, id, "stages");
     for (uint32_t r = 0; r < node->out_count && e->s->chain[id] == 0; r++) {
         sglir_id value = node->out_first + r;
-        if (e->s->place[value] >= 0)
-            hand(e, micro * e->row + value, sglir_type_of(e->from, value), stage_of(e, value));
+        if (e->s->place[value] >= 0) hand(e, micro * e->row + value, sglir_type_of(e->from, value), stage_of(e, value));
     }
 }
 

@@ -42,7 +42,8 @@ static int compare_turns(const void *a, const void *b)
     return x->stage - y->stage;
 }
 
-void sglpass_stages_order(sglplan_schedule schedule, int stages, int64_t micro, sglpass_stages_turn *turns, double *ends)
+void sglpass_stages_order(sglplan_schedule schedule, int stages, int64_t micro, sglpass_stages_turn *turns,
+                          double *ends)
 {
     int64_t all = 2 * stages * micro, next[SGLPASS_STAGES_MOST] = { 0 }, taken = 0;
     double free_at[SGLPASS_STAGES_MOST] = { 0 };
