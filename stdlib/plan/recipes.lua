@@ -49,9 +49,9 @@ function recipes.context(options) return { mesh = { cp = ranks_of("context", opt
 function recipes.expert(options) return { mesh = { ep = ranks_of("expert", options) } } end
 
 --- Pipeline parallel: stages of the forward, cut between modules, take turns at micro-batches: schedule "gpipe" (Huang
---- et al., arXiv:1811.06965) all forward turns first, "1f1b" (Narayanan et al., arXiv:2006.09503) one of each as soon as
---- that can be.
----@param options { stages: integer, micro: integer?, schedule: "gpipe"|"1f1b"|nil } schedule: "1f1b"
+--- et al., arXiv:1811.06965) all forward turns first, "1f1b" (Narayanan et al., arXiv:2006.09503) one of each as soon
+--- as that can be.
+---@param options { stages: integer, micro: integer?, schedule: "gpipe"|"1f1b"|nil } # 1f1b
 function recipes.pipeline(options)
   check.options("plan.pipeline", options, { stages = "size", micro = "size?", schedule = "string?" })
   return { mesh = { pp = options.stages }, micro = options.micro, schedule = options.schedule or "1f1b" }

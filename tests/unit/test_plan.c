@@ -36,6 +36,10 @@ static void test_fields(void **state)
     accepted(&plan, SGLIR_I("micro", 4));
     accepted(&plan, SGLIR_I("mesh.tp", 8));
     accepted(&plan, SGLIR_S("precision", "fp64"));
+    accepted(&plan, SGLIR_S("schedule", "1f1b"));
+    assert_int_equal(plan.schedule, SGLPLAN_1F1B);
+    refused(&plan, SGLIR_S("schedule", "1fb1"), SGL_INVALID_ARGUMENT,
+            "plan: schedule \"1fb1\" is none of none, gpipe, 1f1b; did you mean '1f1b'?");
     accepted(&plan, SGLIR_S("disable", "fuse, schedule"));
     assert_int_equal(plan.mesh[SGLIR_AXIS_MICRO], 4);
     assert_int_equal(plan.mesh[SGLIR_AXIS_TP], 8);

@@ -159,6 +159,39 @@ static void test_uneven_stages(void **state)
     check_transformer(&sizes, cases, sizeof cases / sizeof cases[0]);
 }
 
+static int wide(const sglir_graph *g, sglir_op op)
+{
+    int count = 0;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        sglir_id value = op == SGLIR_OP_SEND && node->op == op ? sglir_arg(g, node, 0) : node->out_first;
+        count += node->op == op && sglir_type_of(g, value)->rank > 0;
+    }
+    return count;
+}
+
+/* But for numbers: one activation and its gradient per micro-batch between neighbours; between the first and the last stage the
+ * tied table and its gradient, once. */
+static void test_what_crosses(void **state)
+{
+    (void)state;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    const transformer_sizes sizes = { .layers = 6, .batch = 8, .seq = 2, .dim = 4, .heads = 2, .ffn = 4, .vocab = 5 };
+    const pipe_case c = { "pp=3", 3, 1, 1, 4, SGLPLAN_1F1B, NULL };
+    sglplan plan = plan_of(&c);
+    sglir_graph *g;
+    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+    for (int rank = 0; rank < 3; rank++) {
+        sglir_graph *made = staged(&env, g, &plan, rank, "stages");
+        const int neighbours = rank == 1 ? 2 : 1, tied = rank == 1 ? 0 : 1;
+        assert_int_equal(wide(made, SGLIR_OP_SEND), neighbours * 4 + tied);
+        assert_int_equal(wide(made, SGLIR_OP_RECEIVE), neighbours * 4 + tied);
+        sglir_graph_free(made);
+    }
+    sglir_graph_free(g);
+}
+
 /* ---- refused ------------------------------------------------------------------------------------------------------------- */
 
 static void test_more_stages_than_modules(void **state)
@@ -236,9 +269,8 @@ static void test_bubble(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transformer),
-        cmocka_unit_test(test_uneven_stages),
-        cmocka_unit_test(test_more_stages_than_modules),
+        cmocka_unit_test(test_transformer),  cmocka_unit_test(test_uneven_stages),
+        cmocka_unit_test(test_what_crosses), cmocka_unit_test(test_more_stages_than_modules),
         cmocka_unit_test(test_bubble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,6 +219,26 @@ static void need_staging(sglexec_exchanges *e, const sglexec_operand *o)
     if (bytes > e->staging_bytes) e->staging_bytes = bytes;
 }
 
+static bool is_pair(const route *r) { return r->exchange.kind == SGLEXEC_SEND || r->exchange.kind == SGLEXEC_RECEIVE; }
+
+/* Of a group, the ranks along one axis, two exchange: one sends what the other receives. */
+static sgl_status lay_pair(sglexec_exchanges *e, const sglexec_instruction *i, route *r)
+{
+    const bool sends = i->op == SGLIR_OP_SEND;
+    const sglexec_operand *o = &e->program->operands.data[i->operand_first];
+    r->axes = SGLPLAN_AXIS(sglexec_attr_int(e->program, i, "axis"));
+    r->exchange = (sglexec_exchange){ .kind = sends ? SGLEXEC_SEND : SGLEXEC_RECEIVE,
+                                      .dtype = o->dtype,
+                                      .count = elements_of(o, 0),
+                                      .peer = (int)sglexec_attr_int(e->program, i, sends ? "to" : "from") };
+    need_staging(e, o);
+    SGLCORE_TRY(make_label(e, i, &r->exchange.label));
+    const int64_t size = sglplan_group_size(&e->plan, r->axes), own = sglplan_group_place(&e->plan, r->axes, e->rank);
+    if (r->exchange.peer < size && r->exchange.peer != own) return SGL_OK;
+    return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: place %d of %lld is no other rank's", r->exchange.label,
+                        r->exchange.peer, (long long)size);
+}
+
 static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
 {
     const sglexec_instruction *i = &e->program->instructions.data[n];
@@ -231,6 +251,7 @@ static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
     }
     if (i->op == SGLIR_OP_WAIT) e->routes[i->begun].waits_later = e->in_place;
     if (!(sglir_ops[i->op].flags & SGLIR_EXCHANGE)) return SGL_OK;
+    if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE) return lay_pair(e, i, r);
     const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + 1;
     r->axes = (sglplan_axes)sglexec_attr_int(e->program, i, "axes");
     r->exchange = (sglexec_exchange){ .dtype = from->dtype, .count = elements_of(from, 0) };
@@ -300,10 +321,28 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
             sglcore_hasher_u64(&hasher, i->op);
             sglcore_hasher_u64(&hasher, (uint64_t)i->steps);
         }
-        if (r->axes == 0) continue;
+        if (r->axes == 0 || is_pair(r)) continue;
         sglcore_hasher_u64(&hasher, i->op);
         sglcore_hasher_u64(&hasher, r->axes);
         sglcore_hasher_u64(&hasher, r->exchange.dtype);
+    }
+    return sglcore_hasher_end(&hasher);
+}
+
+/* What this rank and the one at that place of the group hand over to one another: both must have the same. */
+static sglcore_hash hash_pair(const sglexec_exchanges *e, sglplan_axes axes, int64_t place)
+{
+    const int64_t own = sglplan_group_place(&e->plan, axes, e->rank);
+    sglcore_hasher hasher;
+    sglcore_hasher_init(&hasher);
+    for (int64_t n = 0; n < e->program->instructions.count; n++) {
+        const route *r = &e->routes[n];
+        if (r->axes != axes || !is_pair(r) || r->exchange.peer != place) continue;
+        sglcore_hasher_u64(&hasher, (uint64_t)(r->exchange.kind == SGLEXEC_SEND ? own : place));
+        sglcore_hasher_u64(&hasher, r->exchange.dtype);
+        sglcore_hasher_u64(&hasher, (uint64_t)r->exchange.count);
+        sglcore_hasher_u64(&hasher,
+                           (uint64_t)sglexec_attr_int(e->program, &e->program->instructions.data[n], "number"));
     }
     return sglcore_hasher_end(&hasher);
 }
@@ -316,7 +355,7 @@ static sglcore_hash hash_group(const sglexec_exchanges *e, sglplan_axes axes)
     sglcore_hasher_init(&hasher);
     for (int64_t n = 0; n < e->program->instructions.count; n++) {
         const route *r = &e->routes[n];
-        if (r->axes != axes) continue;
+        if (r->axes != axes || is_pair(r)) continue;
         sglcore_hasher_u64(&hasher, r->exchange.kind);
         if (r->parts)
             sglcore_hasher_add(&hasher, r->parts, (size_t)size * sizeof *r->parts);
@@ -326,21 +365,21 @@ static sglcore_hash hash_group(const sglexec_exchanges *e, sglplan_axes axes)
     return sglcore_hasher_end(&hasher);
 }
 
-static sgl_status compare_group(sglexec_exchanges *e, sglplan_axes axes, sglexec_group *group)
+/* Of what each rank has handed in, one hash for all or one per place. Every rank that finds a difference tells of it. */
+static sgl_status compare_hashes(sglexec_exchanges *e, sglplan_axes axes, sglexec_group *group, int64_t width,
+                                 const sglcore_hash *own, sglcore_hash *all)
 {
     sglexec_net *net = e->net;
     char name[SGLPLAN_AXES_ROOM];
-    const int64_t size = sglplan_group_size(&e->plan, axes);
-    const sglcore_hash own = hash_group(e, axes);
-    sglcore_hash *all = sglcore_alloc(net->env, (size_t)size * sizeof *all);
-    if (!all) return SGL_OUT_OF_MEMORY;
-    sgl_status status = gather(net, group, &own, sizeof own, all, "comparing what is exchanged");
+    const int64_t size = sglplan_group_size(&e->plan, axes), place = sglplan_group_place(&e->plan, axes, e->rank);
+    sgl_status status = gather(net, group, own, width * (int64_t)sizeof *own, all, "comparing what is exchanged");
     const bool known = status == SGL_OK;
     /* A rank that fails now, and with it the comm, does so when all of the group have what they compare. */
     sglexec_exchange together = { .kind = SGLEXEC_BARRIER, .dtype = SGL_U8, .label = "comparing what is exchanged" };
     if (known) status = exchange(net, group, &together);
     for (int64_t i = 0; i < size && known; i++) {
-        if (sglcore_hash_equal(all[i], own)) continue;
+        const bool pairs = width > 1;
+        if (sglcore_hash_equal(all[i * width + (pairs ? place : 0)], own[pairs ? i : 0])) continue;
         const int other = (int)sglplan_group_member(&e->plan, axes, e->rank, i);
         status = sglcore_fail(net->env, SGL_INVALID_ARGUMENT,
                               "program \"%s\": rank %d on %s exchanges other amounts over %s than rank %d on %s",
@@ -350,7 +389,21 @@ static sgl_status compare_group(sglexec_exchanges *e, sglplan_axes axes, sglexec
         net->ops->fail(net->comm, net->env->message); /* ranks of other groups see nothing of it */
         break;
     }
-    sglcore_free(net->env, all, (size_t)size * sizeof *all);
+    return status;
+}
+
+static sgl_status compare_group(sglexec_exchanges *e, sglplan_axes axes, sglexec_group *group, bool pairs)
+{
+    sglcore_env *env = e->net->env;
+    const int64_t size = sglplan_group_size(&e->plan, axes), width = pairs ? size : 1;
+    const size_t bytes = (size_t)width * sizeof(sglcore_hash);
+    sglcore_hash *own = sglcore_alloc(env, bytes), *all = sglcore_alloc(env, (size_t)size * bytes);
+    sgl_status status = own && all ? SGL_OK : SGL_OUT_OF_MEMORY;
+    for (int64_t i = 0; i < width && status == SGL_OK; i++)
+        own[i] = pairs ? hash_pair(e, axes, i) : hash_group(e, axes);
+    if (status == SGL_OK) status = compare_hashes(e, axes, group, width, own, all);
+    if (own) sglcore_free(env, own, bytes);
+    if (all) sglcore_free(env, all, (size_t)size * bytes);
     return status;
 }
 
@@ -360,12 +413,15 @@ sgl_status sglexec_exchanges_meet(sglexec_exchanges *e)
     const sglplan_axes end = SGLPLAN_AXIS(SGLIR_AXIS_COUNT);
     for (sglplan_axes axes = 1; axes < end; axes++) {
         sglexec_group *group = NULL;
+        bool pairs = false;
         for (int64_t n = 0; n < e->program->instructions.count; n++) {
             if (e->routes[n].axes != axes) continue;
             if (!group) SGLCORE_TRY(group_of(e, axes, &group));
             e->routes[n].group = group;
+            pairs = pairs || is_pair(&e->routes[n]);
         }
-        if (group) SGLCORE_TRY(compare_group(e, axes, group));
+        if (group) SGLCORE_TRY(compare_group(e, axes, group, false));
+        if (pairs) SGLCORE_TRY(compare_group(e, axes, group, true));
     }
     return SGL_OK;
 }
@@ -377,15 +433,16 @@ static int64_t bytes_of(const sglexec_operand *o)
     return sglcore_dtype_bytes((sgl_dtype)o->dtype, elements_of(o, 0));
 }
 
+/* from, to: NULL where nothing is sent, or comes. */
 static sgl_status run_staged(sglexec_exchanges *e, const sglexec_memory *m, const route *r, const sglexec_operand *from,
                              const sglexec_operand *to)
 {
     sglexec_exchange x = r->exchange;
-    x.from = e->from;
-    x.to = e->to;
-    SGLCORE_TRY(m->ops->read(m->device, m->spaces[from->space], from->offset, e->from, bytes_of(from)));
+    x.from = from ? e->from : NULL;
+    x.to = to ? e->to : NULL;
+    if (from) SGLCORE_TRY(m->ops->read(m->device, m->spaces[from->space], from->offset, e->from, bytes_of(from)));
     SGLCORE_TRY(exchange(e->net, r->group, &x));
-    return m->ops->write(m->device, m->spaces[to->space], to->offset, e->to, bytes_of(to));
+    return to ? m->ops->write(m->device, m->spaces[to->space], to->offset, e->to, bytes_of(to)) : SGL_OK;
 }
 
 /* It is over, come what may: comm.h. */
@@ -415,10 +472,12 @@ sgl_status sglexec_exchanges_run(sglexec_exchanges *e, const sglexec_memory *m, 
     if (r->axes == 0)
         return m->ops->write(m->device, m->spaces[first->space], first->offset, r->number, bytes_of(first));
     SGLCORE_TRY(m->ops->finish(m->device));
-    if (!e->in_place) return run_staged(e, m, r, first, first + 1);
+    const sglexec_operand *from = r->exchange.kind == SGLEXEC_RECEIVE ? NULL : first;
+    const sglexec_operand *to = r->exchange.kind == SGLEXEC_SEND ? NULL : from ? first + 1 : first;
+    if (!e->in_place) return run_staged(e, m, r, from, to);
     sglexec_exchange x = r->exchange;
-    x.from = (const char *)m->spaces[first[0].space] + first[0].offset;
-    x.to = (char *)m->spaces[first[1].space] + first[1].offset;
+    x.from = from ? (const char *)m->spaces[from->space] + from->offset : NULL;
+    x.to = to ? (char *)m->spaces[to->space] + to->offset : NULL;
     SGLCORE_TRY(begin(e, r, &x));
     return r->waits_later && !at_once && e->under_way < MOST_UNDER_WAY ? SGL_OK : end(e, r);
 }

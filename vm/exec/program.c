@@ -50,6 +50,12 @@ double sglexec_attr_float(const sglexec_program *p, const sglexec_instruction *i
     return attr_at(p, i, name)->as.f;
 }
 
+uint32_t sglexec_axes_of(const sglexec_program *p, const sglexec_instruction *i)
+{
+    const bool pair = i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE;
+    return pair ? SGLPLAN_AXIS(sglexec_attr_int(p, i, "axis")) : (uint32_t)sglexec_attr_int(p, i, "axes");
+}
+
 const int64_t *sglexec_attr_ints(const sglexec_program *p, const sglexec_instruction *i, const char *name, int *count)
 {
     const sglir_attr *attr = attr_at(p, i, name);
@@ -127,7 +133,7 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
     char axes[SGLPLAN_AXES_ROOM];
     if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " kernel %u", i->kernel));
     if (sglir_ops[i->op].flags & SGLIR_EXCHANGE) {
-        sglplan_axes_text((sglplan_axes)sglexec_attr_int(p, i, "axes"), axes, sizeof axes);
+        sglplan_axes_text(sglexec_axes_of(p, i), axes, sizeof axes);
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, " over %s", axes));
     }
     if (i->op == SGLIR_OP_WAIT) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " for %u", i->begun));

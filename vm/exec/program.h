@@ -102,6 +102,8 @@ sgl_status sglexec_exchange_label(const sglexec_program *program, const sglexec_
 /* The members "file", "line", "scope" and "pass" of a JSON object. */
 sgl_status sglexec_origin_json(const sglexec_program *program, uint32_t origin, sglcore_text *text);
 /* Attributes of an instruction by name, as sglir_attr_*. */
+/* Over which mesh axes an exchange goes: a bit each. */
+uint32_t sglexec_axes_of(const sglexec_program *p, const sglexec_instruction *i);
 int64_t sglexec_attr_int(const sglexec_program *p, const sglexec_instruction *i, const char *name);
 double sglexec_attr_float(const sglexec_program *p, const sglexec_instruction *i, const char *name);
 const int64_t *sglexec_attr_ints(const sglexec_program *p, const sglexec_instruction *i, const char *name, int *count);

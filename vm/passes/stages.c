@@ -2,7 +2,7 @@
  *
  * In: a graph after `micro`, plan->mesh[PP] stages, plan->schedule, the rank. Out: that rank's part: the nodes of its stage, the
  * loop over micro-batches unrolled in the order of the schedule, and sends and receives for what crosses stages. Without a
- * schedule, or of one stage, the graph as it came: along pp every rank computes the same. Odd invariant: nothing is special to
+ * schedule, of one stage, or of a graph with nothing to cut between, the graph as it came: along pp every rank computes the same. Odd invariant: nothing is special to
  * parameters that two stages use, to norms over all of them, or to losses: each is a value that crosses. */
 #include "passes/stages.h"
 #include "plan/mesh.h"
@@ -17,6 +17,7 @@ static sgl_status prepare(sglpass_stages *s)
     return s->module && s->chain && s->place && s->loop_of ? SGL_OK : SGL_OUT_OF_MEMORY;
 }
 
+/* *out NULL: there is nothing to cut. */
 static sgl_status stage_graph(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     const sglplan *plan = context->plan;
@@ -27,10 +28,11 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
                          .micro = plan->mesh[SGLIR_AXIS_MICRO],
                          .arena = { .env = context->env } };
     int here = (int)sglplan_mesh_coordinate(plan, context->rank).at[SGLIR_AXIS_PP];
+    bool any = false;
     sgl_status status = prepare(&s);
-    if (status == SGL_OK) status = sglpass_stages_cut(&s);
-    if (status == SGL_OK) status = sglpass_stages_assign(&s);
-    if (status == SGL_OK) status = sglpass_stages_emit(&s, here, out);
+    if (status == SGL_OK) status = sglpass_stages_cut(&s, &any);
+    if (status == SGL_OK && any) status = sglpass_stages_assign(&s);
+    if (status == SGL_OK && any) status = sglpass_stages_emit(&s, here, out);
     sglcore_vec_free(s.env, &s.loops);
     sglcore_vec_free(s.env, &s.carries);
     sglcore_arena_free(&s.arena);
@@ -53,7 +55,12 @@ sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_grap
         status = sglcore_fail(context->env, SGL_LIMIT, "plan: pp = %lld stages, and %d are the most there may be",
                               (long long)stages, SGLPASS_STAGES_MOST);
     if (status == SGL_OK) status = stage_graph(context, clean, out);
-    if (status == SGL_OK) sglpass_say(context, in, *out, true);
+    const bool cut = *out != NULL;
+    if (status == SGL_OK && !cut) {
+        *out = clean;
+        clean = NULL;
+    }
+    if (status == SGL_OK) sglpass_say(context, in, *out, cut);
     sglir_graph_free(clean);
     return status;
 }

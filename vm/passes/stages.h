@@ -58,8 +58,9 @@ static inline int sglpass_stage_of(const sglpass_stages *s, int32_t position)
     return position < s->stages ? position : 2 * s->stages - 1 - position;
 }
 
-/* Fills module and cut. INVALID_ARGUMENT: the forward has fewer modules than there are stages. */
-sgl_status sglpass_stages_cut(sglpass_stages *s);
+/* Fills module and cut. INVALID_ARGUMENT: the forward has fewer modules than there are stages. *any: it has some; a graph of none (initial
+ * weights) is no model's. */
+sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any);
 /* Finds the loops to unroll, and fills place. */
 sgl_status sglpass_stages_assign(sglpass_stages *s);
 /* All turns (a forward and a backward one of each micro-batch on each stage), by when they begin: each stage's in the order of the

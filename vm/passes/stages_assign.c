@@ -98,6 +98,7 @@ static void read_position(void *user, sglir_id value)
 {
     reader *r = user;
     if (is_inside(r->s, value)) {
+        r->outside = r->outside || r->s->place[value] == SGLPASS_STAGES_UNSAID;
         if (r->s->place[value] > r->most) r->most = r->s->place[value];
     } else if (r->bound[value]) {
         r->outside = true;
@@ -111,6 +112,7 @@ static int32_t wanted_position(const sglpass_stages *s, sglir_id id)
     return sglir_is_made_by(s->from, sglir_node_at(s->from, id), "autodiff") ? 2 * s->stages - 1 - stage : stage;
 }
 
+/* UNSAID: it only prepares what is of a stage (a table turned round), and stands where that is wanted. */
 static int32_t position_of(const sglpass_stages *s, sglir_id id, const uint8_t *bound)
 {
     reader r = { .s = s, .bound = bound, .most = SGLPASS_STAGES_FREE };
@@ -118,7 +120,40 @@ static int32_t position_of(const sglpass_stages *s, sglir_id id, const uint8_t *
     if (r.most == SGLPASS_STAGES_FREE && !r.outside) return SGLPASS_STAGES_FREE;
     int32_t wanted = s->chain[id] ? SGLPASS_STAGES_FREE : wanted_position(s, id);
     int32_t position = wanted > r.most ? wanted : r.most;
-    return position == SGLPASS_STAGES_FREE ? 0 : position;
+    return position == SGLPASS_STAGES_FREE ? SGLPASS_STAGES_UNSAID : position;
+}
+
+typedef struct follower {
+    const sglpass_stages *s;
+    int32_t *earliest; /* per value: the first position that reads it; FREE: none was met */
+    int32_t position;
+} follower;
+
+static void follow(void *user, sglir_id value)
+{
+    follower *f = user;
+    int32_t *at = &f->earliest[value];
+    if (*at == SGLPASS_STAGES_FREE || f->position < *at) *at = f->position;
+}
+
+/* Users before makers: what no one has said a position of takes that of its first user. */
+static void settle_unsaid(sglpass_stages *s, const sglir_region *body, int32_t *earliest)
+{
+    for (int64_t v = 0; v < s->from->values.count; v++) earliest[v] = SGLPASS_STAGES_FREE;
+    for (int64_t i = body->nodes.count - 1; i >= 0; i--) {
+        const sglir_node *node = sglir_node_at(s->from, body->nodes.data[i]);
+        int32_t first = SGLPASS_STAGES_FREE;
+        for (uint32_t r = 0; r < node->out_count; r++) {
+            int32_t wanted = earliest[node->out_first + r];
+            if (wanted != SGLPASS_STAGES_FREE && (first == SGLPASS_STAGES_FREE || wanted < first)) first = wanted;
+        }
+        for (uint32_t r = 0; r < node->out_count; r++) {
+            int32_t *place = &s->place[node->out_first + r];
+            if (*place == SGLPASS_STAGES_UNSAID) *place = first == SGLPASS_STAGES_FREE ? 0 : first;
+        }
+        follower f = { s, earliest, node->out_count > 0 ? s->place[node->out_first] : SGLPASS_STAGES_FREE };
+        if (f.position >= 0) sglpass_stages_each_use(s, body->nodes.data[i], follow, &f);
+    }
 }
 
 /* What a carry adds that is of no stage goes with the rest of it. */
@@ -146,7 +181,7 @@ static void settle_chains(sglpass_stages *s, const sglpass_stages_loop *loop, co
     }
 }
 
-static void place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8_t *bound)
+static void place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8_t *bound, int32_t *earliest)
 {
     const sglir_node *node = sglir_node_at(s->from, loop->node);
     const sglir_region *body = &s->from->regions.data[sglir_body(node)];
@@ -155,6 +190,7 @@ static void place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8
         int32_t position = position_of(s, body->nodes.data[i], bound);
         for (uint32_t r = 0; r < inner->out_count; r++) s->place[inner->out_first + r] = position;
     }
+    settle_unsaid(s, body, earliest);
     settle_chains(s, loop, body);
     for (uint32_t i = 0; i < node->out_count; i++) {
         const sglpass_stages_carry *carry = &s->carries.data[loop->carry_first + i];
@@ -165,7 +201,7 @@ static void place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8
 /* ---- the top region -------------------------------------------------------------------------------------------------------------- */
 
 /* What depends on something that lives on a stage; loops in which such things are worked with are unrolled. */
-static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *uses)
+static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *uses, int32_t *room)
 {
     const sglir_graph *g = s->from;
     const sglir_region *top = &g->regions.data[0];
@@ -179,7 +215,7 @@ static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *
         bool unrolls = is && node->op == SGLIR_OP_SCAN && s->micro > 1 && sglir_attr_int(g, node, "steps") == s->micro;
         if (!unrolls) continue;
         SGLCORE_TRY(take_loop(s, id, uses));
-        place_body(s, &s->loops.data[s->loops.count - 1], bound);
+        place_body(s, &s->loops.data[s->loops.count - 1], bound, room);
     }
     return SGL_OK;
 }
@@ -308,7 +344,7 @@ sgl_status sglpass_stages_assign(sglpass_stages *s)
     memset(bound, 0, values);
     for (size_t v = 0; v < values; v++) s->place[v] = SGLPASS_STAGES_FREE;
     sglir_count_uses(g, uses);
-    SGLCORE_TRY(find_bound(s, bound, uses));
+    SGLCORE_TRY(find_bound(s, bound, uses, wanted));
     find_wishes(s, wanted);
     place_inputs(s, wanted);
     place_top(s, bound);

@@ -111,16 +111,17 @@ static sgl_status balance(sglpass_stages *s, const modules *m)
     return SGL_OK;
 }
 
-sgl_status sglpass_stages_cut(sglpass_stages *s)
+sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any)
 {
     modules m = { 0 };
     sgl_status status = find_modules(s, &m);
-    if (status == SGL_OK && m.names.count < s->stages)
+    *any = m.names.count > 0;
+    if (status == SGL_OK && *any && m.names.count < s->stages)
         status = sglcore_fail(
             s->env, SGL_INVALID_ARGUMENT,
             "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages",
             s->stages, sglcore_string(s->from->strings, s->from->name), (long long)m.names.count);
-    if (status == SGL_OK) {
+    if (status == SGL_OK && *any) {
         s->cut = sglcore_arena_alloc(&s->arena, (size_t)m.names.count * sizeof *s->cut);
         status = s->cut ? balance(s, &m) : SGL_OUT_OF_MEMORY;
     }

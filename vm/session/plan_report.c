@@ -39,6 +39,8 @@ static int64_t bytes_of(const sglexec_operand *o)
 static int64_t sent_by(const sglexec_program *p, const sglexec_instruction *i, int64_t ranks)
 {
     const bool gathers = i->op == SGLIR_OP_ALL_GATHER;
+    if (i->op == SGLIR_OP_RECEIVE) return 0;
+    if (i->op == SGLIR_OP_SEND) return bytes_of(&p->operands.data[i->operand_first]);
     const bool twice = i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX;
     const double whole = (double)bytes_of(&p->operands.data[i->operand_first + (gathers ? i->arg_count : 0)]);
     return (int64_t)(whole * (twice ? 2 : 1) * (double)(ranks - 1) / (double)ranks + 0.5);
@@ -47,7 +49,7 @@ static int64_t sent_by(const sglexec_program *p, const sglexec_instruction *i, i
 static sgl_status count_one(summary *s, const sglexec_instruction *i, int64_t launches)
 {
     const sglexec_program *p = s->program->program;
-    const sglplan_axes axes = (sglplan_axes)sglexec_attr_int(p, i, "axes");
+    const sglplan_axes axes = sglexec_axes_of(p, i);
     const int64_t ranks = sglplan_group_size(&s->program->plan, axes);
     traffic *found = NULL;
     for (int64_t t = 0; t < s->traffic.count && !found; t++)

@@ -123,16 +123,27 @@ typedef struct likeness {
     sglcore_hash job, plan, order;
 } likeness;
 
-static const char *difference(const likeness *a, const likeness *b)
+/* alike: of a rank that exchanges in the order of b. */
+static const char *difference(const likeness *a, const likeness *alike, const likeness *b)
 {
     if (!sglcore_hash_equal(a->job, b->job))
         return "the script has made other graphs there: all ranks must run the same script with the same settings and "
                "data";
     if (!sglcore_hash_equal(a->plan, b->plan)) return "their plans differ: all ranks must be given the same";
-    if (!sglcore_hash_equal(a->order, b->order))
+    if (!sglcore_hash_equal(alike->order, b->order))
         return "they exchange in another order, since the passes decided otherwise on parts of other sizes: a mesh "
                "that cuts evenly runs";
     return NULL;
+}
+
+/* Stages exchange what is their own; the ranks of one stage, the same. */
+static int first_of_stage(const sgl_program *program, int rank)
+{
+    const sglplan *plan = &program->plan;
+    sglplan_coordinate first = { { 0 } };
+    if (plan->schedule != SGLPLAN_UNSTAGED)
+        first.at[SGLIR_AXIS_PP] = sglplan_mesh_coordinate(plan, rank).at[SGLIR_AXIS_PP];
+    return (int)sglplan_mesh_rank(plan, &first);
 }
 
 /* Every rank comes to the same of it. */
@@ -140,7 +151,7 @@ static sgl_status compare(sgl_program *program, const likeness *all)
 {
     sglsession_world *w = &program->session->world;
     for (int r = 1; r < w->ranks; r++) {
-        const char *what = difference(&all[0], &all[r]);
+        const char *what = difference(&all[0], &all[first_of_stage(program, r)], &all[r]);
         if (!what) continue;
         w->told_by = 0;
         return sglcore_fail(&program->session->vm->env, SGL_INVALID_ARGUMENT,
@@ -184,6 +195,12 @@ sgl_status sglsession_meet(sgl_program *program)
                             sglcore_string(program->program->strings, program->program->name),
                             (long long)program->ranks, mesh_text(&program->plan, mesh), (long long)program->ranks,
                             (long long)program->ranks);
+    if (program->plan.schedule != SGLPLAN_UNSTAGED && program->plan.mesh[SGLIR_AXIS_PP] > 1)
+        return sglcore_fail(
+            &session->vm->env, SGL_UNSUPPORTED,
+            "program \"%s\": a session keeps every state on every stage, and runs no pipeline (mesh %s): leave "
+            "the plan's schedule out, or look at its stages with sgl graph and sgl plan",
+            sglcore_string(program->program->strings, program->program->name), mesh_text(&program->plan, mesh));
     sglexec_exchanges *made = NULL;
     bool known = false;
     sgl_status status = meet(program, &made, &known);
