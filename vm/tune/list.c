@@ -44,6 +44,7 @@ static double seconds_of(const lister *l, const sglexec_instruction *i, int64_t 
     const double away = bytes * (n - 1) / n * each;
     const bool twice = i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX;
     if (ranks == 1) return 0;
+    if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE) return bytes * each + l->rates->latency;
     if (i->op == SGLIR_OP_ALL_TO_ALL)
         return (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, elements_from(from, 0)) * (n - 1) / n * each +
                l->rates->latency;
@@ -67,9 +68,15 @@ static sgl_status find_label(lister *l, uint32_t n, uint32_t *label)
 static sgl_status add_exchange(lister *l, uint32_t n)
 {
     const sglexec_instruction *i = &l->program->instructions.data[n];
-    const sgltune_way way = { .axes = (sglplan_axes)sglexec_attr_int(l->program, i, "axes"), .from = -1, .to = -1 };
+    const bool sends = i->op == SGLIR_OP_SEND, receives = i->op == SGLIR_OP_RECEIVE;
+    sgltune_way way = { .axes = sglexec_axes_of(l->program, i), .from = -1, .to = -1 };
+    const int32_t own = (int32_t)sglplan_group_place(l->plan, way.axes, l->rank);
+    if (sends || receives) {
+        way.from = sends ? own : (int32_t)sglexec_attr_int(l->program, i, "from");
+        way.to = sends ? (int32_t)sglexec_attr_int(l->program, i, "to") : own;
+    }
     const int dtype = l->program->operands.data[i->operand_first].dtype;
-    sgltune_event event = { .kind = (uint16_t)(i->op * 16 + dtype),
+    sgltune_event event = { .kind = (uint16_t)((receives ? SGLIR_OP_SEND : i->op) * 16 + dtype),
                             .amount = (uint64_t)whole_elements(l, i),
                             .seconds = seconds_of(l, i, sglplan_group_size(l->plan, way.axes)) };
     SGLCORE_TRY(find_label(l, n, &event.label));
