@@ -168,7 +168,9 @@ static sgl_status set_layouts(sglcore_env *env, char *text, size_t size, const s
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision", "schedule", "wide", "layouts", "activations", "disable", "memory" };
+    static const char *const others[] = {
+        "precision", "schedule", "wide", "layouts", "activations", "disable", "memory"
+    };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
