@@ -4,11 +4,13 @@
  * worse one than the given. A unit of work is a node with the views of its results; inputs come first, constants before
  * their first user. What writes a state's new value comes after all that reads the old one, where that is possible, so
  * that `memory` can write it in place. What ranks exchange stays in the order in which it stood: on ranks whose parts
- * have other bytes another order may be the best, and all must exchange in one. Odd invariant: only the lists of nodes in
+ * have other bytes another order may be the best, and all must exchange in one; then they begin early and are waited for late
+ * (schedule_waits.c). Odd invariant: only the lists of nodes in
  * the regions change; ids stay, so a user's id is still larger than its makers'. */
 #include "passes/alias.h"
 #include "passes/pass.h"
 #include "passes/schedule_order.h"
+#include "passes/schedule_waits.h"
 
 enum { NONE = INT32_MAX };
 
@@ -437,6 +439,18 @@ static bool is_reordered(const sglir_graph *g)
     return false;
 }
 
+/* The graph in its order once more, with waits. */
+static sgl_status begin_early(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    sglir_graph *ordered = *out;
+    *out = NULL;
+    sgl_status status = sglpass_place_waits(context, ordered, out);
+    sglir_graph_free(ordered);
+    if (status == SGL_OK && context->changed) /* waits may have stood so before */
+        *context->changed = !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(*out));
+    return status;
+}
+
 sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "schedule", NULL, NULL, out));
@@ -456,6 +470,7 @@ sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *i
         *out = NULL;
         return status;
     }
+    if (sglpass_has_exchanges(*out)) return begin_early(context, in, out);
     sglpass_say(context, in, *out, is_reordered(*out));
     return SGL_OK;
 }
