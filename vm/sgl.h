@@ -275,7 +275,8 @@ SGL_API void sgl_plan_free(sgl_plan *plan);
  * gradients that are not finite, one after another, that end sgl_train with LIMIT), for both "wide" (STRING: patterns, comma-
  * separated, such as "head.*, blocks.0.attn": what these modules compute, and what is done with parameters of these names, stays
  * f32; '*' is any characters, and a module's name stands for all within), "unfused" (INT 0 or 1: every node is an
- * instruction of its own, for sgl_program_trace), "disable" (STRING: names of passes to leave out, comma-separated). */
+ * instruction of its own, for sgl_program_trace), "bucket" (INT: ranks sum gradients in exchanges of at least so many bytes each,
+ * but for what is left over; 4 MiB), "disable" (STRING: names of passes to leave out, comma-separated). */
 SGL_API sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value);
 /* The axes of a mesh of ranks in order ("dp", ...), NULL past the end: what may follow "mesh." above. */
 SGL_API const char *sgl_axis_name(int index);

@@ -19,7 +19,7 @@ local layouts = require "sgl.plan.layouts"
 local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
-local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "memory", "wide",
+local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "bucket", "memory", "wide",
   "disable", "params", "zero", "activations", "schedule" }
 local schedules = { "none", "gpipe", "1f1b" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
@@ -36,11 +36,11 @@ local units = { [""] = 1, b = 1, k = 1e3, kb = 1e3, m = 1e6, mb = 1e6, g = 1e9, 
   kib = 2 ^ 10, mib = 2 ^ 20, gib = 2 ^ 30, tib = 2 ^ 40 }
 
 -- Bytes of 2147483648, "2GiB", "512 MiB", "1.5e9"; 0: no bound.
-local function bytes(value)
+local function bytes(name, value)
   local number, unit = tostring(value):match "^%s*([%d.]+[eE]?%+?%d*)%s*(%a*)%s*$"
   local count = tonumber(number) and units[unit:lower()] and tonumber(number) * units[unit:lower()]
   if not count or count >= 2 ^ 62 then
-    core.error(("plan: memory must be a number of bytes, such as 2e9 or '2GiB', not '%s'"):format(tostring(value)))
+    core.error(("plan: %s must be a number of bytes, such as 2e9 or '2GiB', not '%s'"):format(name, tostring(value)))
   end
   return math.floor(count)
 end
@@ -127,7 +127,7 @@ function Plan:fields(parameters)
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
-    schedule = self.schedule, wide = self.wide, disable = self.disable,
+    bucket = self.bucket, schedule = self.schedule, wide = self.wide, disable = self.disable,
     layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
@@ -145,8 +145,9 @@ end
 
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
---- is not finite; `max_skips` (20) of these in a row are an error.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|nil, disable: string? }?
+--- is not finite; `max_skips` (20) of these in a row are an error. Ranks sum gradients in exchanges of at least
+--- `bucket` bytes ("4MiB"), as the backward makes them.
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|nil, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)
@@ -161,7 +162,8 @@ local function make(options)
   for axis, extent in pairs(plan.mesh) do plan.mesh[axis] = count("mesh." .. axis, extent) end
   if type(plan.precision) == "table" then plan.precision, plan.wide = exceptions(plan.precision) end
   plan.micro = count("micro", plan.micro)
-  if plan.memory ~= nil then plan.memory = bytes(plan.memory) end
+  if plan.memory ~= nil then plan.memory = bytes("memory", plan.memory) end
+  if plan.bucket ~= nil then plan.bucket = bytes("bucket", plan.bucket) end
   if plan.params ~= nil then layouts.check("params", plan.params) end
   if type(plan.activations) == "table" then layouts.check("activations", plan.activations) end
   plan.zero = plan.zero == nil and 3 or math.tointeger(tonumber(plan.zero))

@@ -10,9 +10,10 @@
  *     sections    parameters and states become ranges of few long sections
  *     decompose   composites that the device does not run whole become primitives
  *     simplify    once more, over what the passes made
+ *     collect     sums over ranks leave in buckets, as their terms are made
  *     recompute   what the backward makes again instead of keeping it, as marked or against a bound on memory
  *     fuse        nodes become kernels
- *     schedule    the order that needs least memory
+ *     schedule    the order that needs least memory; exchanges begin early and are waited for late
  *     memory      every stored value gets its place; over the bound: back to recompute, a few times at most
  *   placed graph ──► exec/freeze
  *
@@ -41,6 +42,7 @@ const sglpass sglpass_pipeline[] = {
     { "decompose", sglpass_decompose, SGLIR_PER_RANK, false,
       "composites without a kernel of their own become primitives" },
     { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "simplify over what the passes made" },
+    { "collect", sglpass_collect, SGLIR_PER_RANK, true, "cuts sums over ranks into buckets" },
     { "recompute", sglpass_recompute, SGLIR_PER_RANK, true,
       "makes values again for the backward instead of keeping them" },
     { "fuse", sglpass_fuse, SGLIR_FUSED, false, "groups nodes into kernels" },

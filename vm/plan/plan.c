@@ -33,7 +33,8 @@ static const struct {
 } numbers[] = { { "scale", offsetof(sglplan, scale), 1 << 16, 1, 1 << 30, true },
                 { "scale_growth_interval", offsetof(sglplan, scale_growth_interval), 2000, 1, 1 << 30, false },
                 { "max_skips", offsetof(sglplan, max_skips), 20, 1, 1 << 30, false },
-                { "unfused", offsetof(sglplan, unfused), 0, 0, 1, false } };
+                { "unfused", offsetof(sglplan, unfused), 0, 0, 1, false },
+                { "bucket", offsetof(sglplan, bucket), 4 << 20, 1, (int64_t)1 << 40, false } };
 enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
 
 static int64_t number_in(const sglplan *plan, int number)

@@ -22,6 +22,7 @@ typedef struct sglplan {
     int64_t scale_growth_interval; /* good steps after which it doubles */
     int64_t max_skips;             /* steps skipped one after another that are an error */
     int64_t unfused;               /* 1: the pass fuse is left out, each node is an instruction of its own */
+    int64_t bucket;                /* bytes of a gradient, or of several, that ranks sum in one exchange, at the least */
     int64_t memory;                /* most bytes of a program, of all kinds together; 0: no bound */
     char wide[256];                /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
     char layouts[2048];            /* which dimensions of parameters are split over which axes (plan/layout.h) */
