@@ -435,7 +435,8 @@ SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *ki
 /* From now on (`on` not 0, counts from zero) every step measures its instructions, each waiting for the device, so that a step
  * takes longer; or no more. sgl_program_report tells it as kind "profile": format "text", the costliest kernels and
  * instructions; format "json", the costliest first:
- *   { "program": NAME, "steps": N, "ms": all instructions of all steps, "instructions": [
+ *   { "program": NAME, "steps": N, "ms": all instructions of all steps, "exposed_ms": of these
+ *     what exchanges are waited for, "instructions": [
  *       { "number", "op", "kernel", "file", "line", "scope", "pass" as in the program's JSON,
  *         "launches": N, "ms": X, in all steps; "flops": X, "bytes": X, of one launch }...], "kernels": [TEXT...] }
  * Loops are not among the instructions: what is in them is. WRONG_STATE for a program that was never measured. */

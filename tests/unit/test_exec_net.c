@@ -3,30 +3,10 @@
  *
  * Exchanges that are waited for later have begun where they stand, and a run that fails leaves none of them under way.
  * In: graphs of one rank in text form, written for each rank by itself. Out: fetches, held against sums counted by hand. */
-#include "comm_case.h"
-
-#include "backend/backend.h"
-#include "exec/device.h"
-#include "exec/net.h"
-#include "passes/pass.h"
+#include "net_rig.h"
 #include "wire.h"
 
 enum { COLS = 3, MOST_ROWS = 16, STEPS = 3 };
-
-/* One program of one rank, from text to replay. */
-typedef struct rig {
-    comm_rank *r;
-    sglcore_env *env;
-    sglexec_device_ops ops;
-    sglexec_device *device;
-    sglir_graph *placed;
-    sglexec_program *program;
-    void *prepared;
-    void *spaces[5];
-    sglexec_net *net;
-    sglexec_exchanges *exchanges;
-    sglplan plan;
-} rig;
 
 typedef struct net_case {
     sglplan plan;
@@ -38,53 +18,6 @@ typedef struct net_case {
     bool swapped;
     bool later; /* begun first, waited for afterwards */
 } net_case;
-
-static sgl_status build(rig *g, const char *text)
-{
-    static const sglpass list[] = { { "fuse", sglpass_fuse, SGLIR_FUSED, false, "" },
-                                    { "schedule", sglpass_schedule, SGLIR_FUSED, true, "" },
-                                    { "memory", sglpass_memory, SGLIR_PLACED, false, "" },
-                                    { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
-    const sglpass as_it_stands[] = { list[0], list[2], list[3] }; /* the text says where its waits are */
-    sglplan alone;
-    sglir_graph *parsed;
-    sglplan_init(&alone);
-    for (int op = 0; op < SGLIR_OP_COUNT; op++) alone.native[op] = g->ops.native((sglir_op)op);
-    const sglpass_context context = { .env = g->env, .plan = &alone, .workspace = g->ops.workspace };
-    SGLCORE_TRY(sglir_parse(g->env, "rank", text, strlen(text), &parsed));
-    sgl_status status =
-        sglpass_run_list(&context, strstr(text, "wait(") ? as_it_stands : list, parsed, NULL, &g->placed);
-    sglir_graph_free(parsed);
-    if (status == SGL_OK) status = sglexec_freeze(g->env, g->placed, &g->program);
-    return status == SGL_OK ? g->ops.prepare(g->device, g->program, &g->prepared) : status;
-}
-
-static sgl_status open_rig(rig *g, comm_rank *r, const sglplan *plan, bool staged, const char *text)
-{
-    *g = (rig){ .r = r, .env = &r->env, .ops = sglexec_device_cpu, .plan = *plan };
-    g->ops.host_memory = !staged;
-    SGLCORE_TRY(g->ops.open(g->env, 1, &g->device));
-    SGLCORE_TRY(build(g, text));
-    for (int space = 1; space < 5; space++)
-        SGLCORE_TRY(g->ops.alloc(g->device, g->program->space_bytes[space], &g->spaces[space]));
-    if (g->program->constants.count > 0)
-        memcpy(g->spaces[SGLIR_SPACE_CONST], g->program->constants.data, (size_t)g->program->constants.count);
-    SGLCORE_TRY(sglexec_net_open(g->env, &comm_case_ops, r->comm, &g->net));
-    return sglexec_exchanges_new(g->net, g->program, plan, r->rank, &g->ops, &g->exchanges);
-}
-
-static void close_rig(rig *g)
-{
-    sglexec_exchanges_free(g->exchanges);
-    sglexec_net_close(g->net);
-    for (int space = 1; space < 5; space++) {
-        if (g->spaces[space]) g->ops.free(g->device, g->spaces[space], g->program->space_bytes[space]);
-    }
-    if (g->prepared) g->ops.release(g->device, g->prepared);
-    sglexec_program_free(g->program);
-    sglir_graph_free(g->placed);
-    if (g->device) g->ops.close(g->device);
-}
 
 static char *port_at(const rig *g, const char *name, const sglexec_operand **o)
 {
@@ -252,16 +185,16 @@ static void all_ops_body(comm_rank *r)
 {
     const net_case *c = r->all->context;
     char text[4096];
-    rig g;
+    rig g = { 0 };
     write_graph(c, r->rank, text, sizeof text);
-    r->status = open_rig(&g, r, &c->plan, c->staged, text);
+    r->status = net_rig_open(&g, r, &c->plan, c->staged, text);
     if (r->status == SGL_OK) r->status = run_steps(&g, c);
     int64_t own = r->rank, all[LOOP_RANKS];
     if (r->status == SGL_OK) r->status = sglexec_net_gather(g.net, &own, sizeof own, all, "the end");
     for (int i = 0; r->status == SGL_OK && i < r->all->size; i++) {
         if (all[i] != i) r->fault = "gathered in another order";
     }
-    close_rig(&g);
+    net_rig_close(&g);
 }
 
 static sglplan mesh_of(int64_t dp, int64_t tp)
@@ -341,13 +274,13 @@ static sglcore_hash hash_of(const net_case *c, int rank)
     sglcore_env_init(&r.env, NULL, NULL, NULL, NULL);
     write_graph(c, rank, text, sizeof text);
     assert_int_equal(g.ops.open(g.env, 1, &g.device), SGL_OK);
-    assert_int_equal(build(&g, text), SGL_OK);
+    assert_int_equal(net_rig_build(&g, text), SGL_OK);
     sglexec_comm *comm;
     assert_int_equal(sglwire_transport(0)->open(&r.env, &options, &comm), SGL_OK);
     assert_int_equal(sglexec_net_open(&r.env, sglwire_transport(0), comm, &g.net), SGL_OK);
     assert_int_equal(sglexec_exchanges_new(g.net, g.program, &c->plan, rank, &g.ops, &g.exchanges), SGL_OK);
     const sglcore_hash hash = sglexec_exchanges_hash(g.exchanges);
-    close_rig(&g);
+    net_rig_close(&g);
     sglwire_transport(0)->close(comm);
     assert_int_equal(r.env.bytes_in_use, 0);
     return hash;
@@ -375,11 +308,11 @@ static void wrong_part_body(comm_rank *r)
     const net_case *c = r->all->context;
     net_case whole = *c;
     char text[4096];
-    rig g;
+    rig g = { 0 };
     whole.plan = mesh_of(1, 1); /* own = rows */
     write_graph(&whole, 0, text, sizeof text);
-    r->status = open_rig(&g, r, &c->plan, false, text);
-    close_rig(&g);
+    r->status = net_rig_open(&g, r, &c->plan, false, text);
+    net_rig_close(&g);
 }
 
 static void test_wrong_part(void **state)
@@ -419,10 +352,10 @@ static void failing_body(comm_rank *r)
 {
     const net_case *c = r->all->context;
     char text[4096];
-    rig g;
+    rig g = { 0 };
     write_graph(c, r->rank, text, sizeof text);
     failing_env = &r->env;
-    r->status = open_rig(&g, r, &c->plan, c->staged, text);
+    r->status = net_rig_open(&g, r, &c->plan, c->staged, text);
     if (r->status == SGL_OK) r->status = sglexec_exchanges_meet(g.exchanges);
     if (r->status == SGL_OK) {
         launches_left = 1;
@@ -434,7 +367,7 @@ static void failing_body(comm_rank *r)
         g.ops.launch = sglexec_device_cpu.launch;
         r->status = run_steps(&g, c);
     }
-    close_rig(&g);
+    net_rig_close(&g);
 }
 
 static void test_failing_run(void **state)
@@ -466,14 +399,14 @@ static sgl_status alone(sglcore_env *env, void *context)
     sglexec_comm *comm = NULL;
     write_graph(c, 0, text, sizeof text);
     sgl_status status = g.ops.open(env, 1, &g.device);
-    if (status == SGL_OK) status = build(&g, text);
+    if (status == SGL_OK) status = net_rig_build(&g, text);
     for (int space = 1; space < 5 && status == SGL_OK; space++)
         status = g.ops.alloc(g.device, g.program->space_bytes[space], &g.spaces[space]);
     if (status == SGL_OK) status = ops->open(env, &options, &comm);
     if (status == SGL_OK) status = sglexec_net_open(env, ops, comm, &g.net);
     if (status == SGL_OK) status = sglexec_exchanges_new(g.net, g.program, &c->plan, 0, &g.ops, &g.exchanges);
     if (status == SGL_OK) status = run_steps(&g, c);
-    close_rig(&g);
+    net_rig_close(&g);
     ops->close(comm);
     if (r.fault) fail_msg("%s", r.fault);
     return status;
@@ -500,7 +433,7 @@ static void test_replay_needs_them(void **state)
     rig g = { .env = &env, .ops = sglexec_device_cpu };
     write_graph(&c, 0, text, sizeof text);
     assert_int_equal(g.ops.open(&env, 1, &g.device), SGL_OK);
-    assert_int_equal(build(&g, text), SGL_OK);
+    assert_int_equal(net_rig_build(&g, text), SGL_OK);
     for (int space = 1; space < 5; space++)
         assert_int_equal(g.ops.alloc(g.device, g.program->space_bytes[space], &g.spaces[space]), SGL_OK);
     assert_int_equal(sglexec_replay(&env, &g.ops, g.device, g.prepared, g.program, g.spaces, NULL, NULL), SGL_INTERNAL);
@@ -511,7 +444,7 @@ static void test_replay_needs_them(void **state)
     assert_int_equal(sglexec_program_print(g.program, false, &listing), SGL_OK);
     assert_non_null(strstr(listing.data, "all_reduce over dp f32[4,3]@"));
     sglcore_text_free(&env, &listing);
-    close_rig(&g);
+    net_rig_close(&g);
     assert_int_equal(env.bytes_in_use, 0);
 }
 
@@ -528,7 +461,7 @@ static void test_in_place(void **state)
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     rig g = { .env = &env, .ops = sglexec_device_cpu };
     assert_int_equal(g.ops.open(&env, 1, &g.device), SGL_OK);
-    assert_int_equal(build(&g, text), SGL_OK);
+    assert_int_equal(net_rig_build(&g, text), SGL_OK);
     for (int64_t n = 0; n < g.program->instructions.count; n++) {
         const sglexec_instruction *i = &g.program->instructions.data[n];
         const sglexec_operand *o = &g.program->operands.data[i->operand_first];
@@ -539,7 +472,7 @@ static void test_in_place(void **state)
         found++;
     }
     assert_int_equal(found, 1);
-    close_rig(&g);
+    net_rig_close(&g);
     assert_int_equal(env.bytes_in_use, 0);
 }
 

@@ -1,8 +1,8 @@
 /* profile.c -- where the time of a replay goes: per instruction the launches and their nanoseconds, told as JSON or text.
  *
  * Comes in: what replay measured (profile.h). Goes out: the costliest first. The text tells sums by kernel, since equal
- * instructions of many layers share one, and then the single instructions with their script lines. Odd invariant: a loop
- * has no time of its own: what is in it has. */
+ * instructions of many layers share one, and then the single instructions with their script lines. What exchanges cost is the
+ * time in their waits, and in those that are waited for at once. Odd invariant: a loop has no time of its own: what is in it has. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,6 +114,24 @@ static int64_t total_ns(const sglexec_profile *profile)
     return total;
 }
 
+/* What exchanges cost beyond what is computed meanwhile: to wait for them. */
+static int64_t exposed_ns(const sglexec_profile *profile)
+{
+    int64_t total = 0;
+    for (int64_t n = 0; n < profile->program->instructions.count; n++) {
+        const uint16_t op = profile->program->instructions.data[n].op;
+        if (op == SGLIR_OP_WAIT || (sglir_ops[op].flags & SGLIR_EXCHANGE)) total += profile->spent[n].ns;
+    }
+    return total;
+}
+
+static bool exchanges(const sglexec_program *p)
+{
+    for (int64_t n = 0; n < p->instructions.count; n++)
+        if (sglir_ops[p->instructions.data[n].op].flags & SGLIR_EXCHANGE) return true;
+    return false;
+}
+
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
 static sgl_status put_row(const sglexec_program *p, const row *r, sglcore_text *text)
@@ -134,8 +152,9 @@ static sgl_status profile_json(const sglexec_profile *profile, const row_list *r
     const sglexec_program *p = profile->program;
     SGLCORE_TRY(sglcore_text_add(p->env, text, "{\"program\":"));
     SGLCORE_TRY(sglcore_text_quote(p->env, text, sglcore_string(p->strings, p->name)));
-    SGLCORE_TRY(sglcore_text_add(p->env, text, ",\"steps\":%lld,\"ms\":%.6f,\n\"instructions\":[",
-                                 (long long)profile->replays, (double)total_ns(profile) / 1e6));
+    SGLCORE_TRY(sglcore_text_add(p->env, text, ",\"steps\":%lld,\"ms\":%.6f,\"exposed_ms\":%.6f,\n\"instructions\":[",
+                                 (long long)profile->replays, (double)total_ns(profile) / 1e6,
+                                 (double)exposed_ns(profile) / 1e6));
     for (int64_t i = 0; i < rows->count; i++) {
         if (i) SGLCORE_TRY(sglcore_text_add(p->env, text, ",\n"));
         SGLCORE_TRY(put_row(p, &rows->data[i], text));
@@ -223,6 +242,9 @@ sgl_status sglexec_profile_print(const sglexec_profile *profile, sglcore_text *t
     SGLCORE_TRY(sglcore_text_add(p->env, text, "profile of program \"%s\": %lld steps, %.3f ms a step\n", name,
                                  (long long)profile->replays,
                                  (double)total_ns(profile) / 1e6 / (double)profile->replays));
+    if (exchanges(p))
+        SGLCORE_TRY(sglcore_text_add(p->env, text, "exposed communication: %.3f ms a step\n",
+                                     (double)exposed_ns(profile) / 1e6 / (double)profile->replays));
     SGLCORE_TRY(print_table(profile, true, text));
     return print_table(profile, false, text);
 }
