@@ -252,7 +252,7 @@ int random_cover_missing(FILE *out)
     for (int dtype = 0; dtype < SGL_DTYPE_COUNT; dtype++)
         missing += miss(out, all >> dtype & 1, "the dtype", sgl_dtype_name((sgl_dtype)dtype));
     for (int i = 0; sglpass_pipeline[i].name != NULL; i++) {
-        /* What takes ranks is tested elsewhere: test_stages, test_collect. */
+        /* What takes ranks is tested elsewhere: unit/test_stages.c, ir/collect_buckets.txt. */
         sglpass_fn run = sglpass_pipeline[i].run;
         bool alone = run == sglpass_stages_split || run == sglpass_collect;
         missing += miss(out, cover->changed[i] > 0 || alone, "a change by the pass", sglpass_pipeline[i].name);
