@@ -11,6 +11,8 @@
 --- modules give each other is split over which axis: { ["blocks.*"] = { tp = 1 } }, or as text, "blocks.* tp:1".
 --- `schedule` ("gpipe", "1f1b") makes the ranks along pp the stages of a pipeline, and says in which order they take
 --- turns at micro-batches; without one ("none") each of them computes the same.
+--- `compress` says by pattern of names which gradients are exchanged over dp and fsdp in fewer bytes, and how:
+--- { ["*"] = "int8" }, "bf16", "none"; what that loses is kept, and sent with the next ones.
 --- Entries without a name are recipes (recipes.lua): their fields are this plan's.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
 
@@ -20,7 +22,7 @@ local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "bucket", "memory", "wide",
-  "disable", "params", "zero", "activations", "schedule" }
+  "disable", "params", "zero", "activations", "schedule", "compress" }
 local schedules = { "none", "gpipe", "1f1b" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
@@ -91,6 +93,28 @@ local function exceptions(by_pattern)
   return narrow, table.concat(patterns, ", ")
 end
 
+-- A table by patterns, or one codec for all, as the field `compress`.
+local function codecs(given)
+  local patterns, entries = {}, {}
+  if type(given) == "string" then given = { ["*"] = given } end
+  if type(given) ~= "table" then
+    core.error "plan: compress must be a table by patterns, such as { [\"*\"] = \"int8\" }"
+  end
+  for pattern, codec in pairs(given) do
+    if type(pattern) ~= "string" or pattern == "" or pattern:find "[ ,]" then
+      core.error(("plan: compress: its keys are patterns of names such as \"*.wq\", not '%s'"):format(
+        tostring(pattern)))
+    end
+    if type(codec) ~= "string" or codec == "" or codec:find "[ ,]" then
+      core.error(("plan: compress['%s'] must be a codec such as \"int8\", not '%s'"):format(pattern, tostring(codec)))
+    end
+    patterns[#patterns + 1] = pattern
+  end
+  table.sort(patterns)
+  for _, pattern in ipairs(patterns) do entries[#entries + 1] = pattern .. " " .. given[pattern] end
+  return table.concat(entries, ", ")
+end
+
 -- Fields of recipes, and those given by name; no field twice.
 local function join(options)
   local joined = { mesh = {} }
@@ -127,8 +151,8 @@ function Plan:fields(parameters)
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
-    bucket = self.bucket, schedule = self.schedule, wide = self.wide, disable = self.disable,
-    layouts = layouts.text(self, parameters),
+    bucket = self.bucket, schedule = self.schedule, wide = self.wide, compress = self.compress,
+    disable = self.disable, layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
@@ -147,7 +171,7 @@ end
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error. Ranks sum gradients in exchanges of at least
 --- `bucket` bytes ("4MiB"), as the backward makes them.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|nil, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|nil, compress: string|table<string, string>|nil, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)
@@ -166,6 +190,7 @@ local function make(options)
   if plan.bucket ~= nil then plan.bucket = bytes("bucket", plan.bucket) end
   if plan.params ~= nil then layouts.check("params", plan.params) end
   if type(plan.activations) == "table" then layouts.check("activations", plan.activations) end
+  if plan.compress ~= nil then plan.compress = codecs(plan.compress) end
   plan.zero = plan.zero == nil and 3 or math.tointeger(tonumber(plan.zero))
   if not plan.zero or plan.zero < 0 or plan.zero > 3 then core.error "plan: zero is a level from 0 to 3" end
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do

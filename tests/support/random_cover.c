@@ -191,6 +191,7 @@ static const struct {
     { SGLIR_OP_COPY, "the same" },
     { SGLIR_OP_AFTER, "the same" },
     { SGLIR_OP_ACCUMULATE, "the same" },
+    { SGLIR_OP_TERMS, "only the pass compress makes it, where a plan compresses gradients" },
 };
 enum { MADE_ELSEWHERE = sizeof made_elsewhere / sizeof made_elsewhere[0] };
 

@@ -140,7 +140,7 @@ static inline void model_init(model *m, uint64_t number)
         model_tensor *t = &m->tensors[i];
         *t = (model_tensor){ .name = rows[i].name, .type = rows[i].type, .role = rows[i].role, .writes = &m->writes };
         m->sources[i] = (sglstore_source){ t->name, t->type, t->role, t, model_read, NULL };
-        m->targets[MODEL_TENSORS - 1 - i] = (sglstore_target){ t->name, t->type, t->role, t, model_write, NULL };
+        m->targets[MODEL_TENSORS - 1 - i] = (sglstore_target){ t->name, t->type, t->role, t, model_write, NULL, NULL };
     }
     model_fill(m, number);
 }

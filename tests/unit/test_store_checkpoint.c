@@ -365,7 +365,7 @@ static void test_many_tensors(void **state)
         sgl_type type = { i % 2 ? SGL_F32 : SGL_F64, 1, { 1 } };
         uint8_t role = i % 3 ? SGL_STATE : SGL_PARAMETER;
         sources[i] = (sglstore_source){ names[i], type, role, NULL, read_nothing, NULL };
-        targets[MANY - 1 - i] = (sglstore_target){ names[i], type, role, &writes, write_nothing, NULL };
+        targets[MANY - 1 - i] = (sglstore_target){ names[i], type, role, &writes, write_nothing, NULL, NULL };
     }
     int64_t start = sglcore_now_ns();
     char *path, *meta;

@@ -267,7 +267,7 @@ static void test_ranges(void **state)
         sglstore_box box = sglstore_box_whole(&type);
         box.dims[dim] /= 4;
         box.offsets[dim] = 2 * box.dims[dim];
-        const sglstore_target target = { "w", type, SGL_PARAMETER, &got, write_nothing, &box };
+        const sglstore_target target = { "w", type, SGL_PARAMETER, &got, write_nothing, &box, NULL };
         sglstore_loading *loading;
         must(sglstore_load_begin(&env, FOLDER, &target, 1, false, &loading));
         bytes_read = 0;

@@ -36,7 +36,7 @@ sgl_status sglir_infer_laid_out(const sglir_infer *in)
         return sglir_infer_fail(in, "split has %d entries, one for each of the %d axes is needed", (int)split->i,
                                 SGLIR_AXIS_COUNT);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (split->ints[axis] < -1 || split->ints[axis] >= x->rank ||
+        if (split->ints[axis] < -2 || split->ints[axis] >= x->rank ||
             (axis == SGLIR_AXIS_MICRO && split->ints[axis] >= 0))
             return sglir_infer_fail(in, "dimension %" PRId64 " is to be split over %s, the argument has %d",
                                     split->ints[axis], sglir_axis_name(axis), x->rank);
@@ -64,6 +64,34 @@ static sgl_status take_sums(const sglir_infer *in, unsigned axes)
     }
     in->results[0] = *x;
     in->results[0].partial = (uint8_t)(x->partial & ~axes);
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_terms(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    int64_t ranks = sglir_infer_int(in, "ranks");
+    sglir_type *result = &in->results[0];
+    SGLCORE_TRY(axes_of(in, &axes));
+    const bool owed = (x->partial & axes) == axes, whole = (x->partial & axes) == 0;
+    if (ranks < 1 || x->rank == SGL_MAX_RANK || (owed ? ranks != 1 : !whole))
+        return sglir_infer_fail(in,
+                                "%" PRId64 " places for terms of sums over axes = %u, of an argument that has %d "
+                                "dimensions and owes sums over %u",
+                                ranks, axes, x->rank, (unsigned)x->partial);
+    *result = *x;
+    result->rank = (uint8_t)(x->rank + 1);
+    result->dims[0] = ranks;
+    for (int dim = 0; dim < x->rank; dim++) result->dims[dim + 1] = x->dims[dim];
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        const bool in_axes = (axes >> axis & 1) != 0;
+        if (in_axes && x->sharded[axis] >= 0)
+            return sglir_infer_fail(in, "the argument is split over %s", sglir_axis_name(axis));
+        if (x->sharded[axis] >= 0) result->sharded[axis] = (int8_t)(x->sharded[axis] + 1);
+        if (in_axes && owed) result->sharded[axis] = 0;
+    }
+    if (owed) result->partial = (uint8_t)(x->partial & ~axes);
     return SGL_OK;
 }
 

@@ -391,6 +391,7 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_AFTER:
     case SGLIR_OP_COORDINATE:
     case SGLIR_OP_SHARE:
+    case SGLIR_OP_TERMS:
     case SGLIR_OP_ALL_REDUCE:
     case SGLIR_OP_ALL_MAX:
     case SGLIR_OP_REDUCE_SCATTER:

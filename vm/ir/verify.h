@@ -18,7 +18,7 @@ sgl_status sglir_verify_places(const sglir_graph *g);
 static inline bool sglir_is_view(const sglir_node *node)
 {
     return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT;
+           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
 }
 
 #endif

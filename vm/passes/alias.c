@@ -11,7 +11,7 @@
 bool sglpass_is_view(const sglir_node *node)
 {
     return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT;
+           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
 }
 
 /* Makers have smaller ids than users, so roots are known when they are asked for. Values inside of kernels are their

@@ -59,6 +59,7 @@ int64_t sglpass_bytes(const sglir_graph *placed);
 
 sgl_status sglpass_simplify(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_precision(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_compress(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_micro_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

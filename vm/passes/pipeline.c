@@ -3,6 +3,7 @@
  *   traced graph
  *     simplify    constants, common subexpressions, dead nodes, algebra
  *     precision   products in bf16 or fp16, the rest by policy; fp16 scales the loss
+ *     compress    gradients that the plan names go through codecs, with what is lost of them as states
  *     autodiff    `grad` nodes become the backward graph
  *     shard       layouts over the ranks of a mesh: local extents, exchanges where a layout must change
  *     micro       the mesh's axis of time: a loop over micro-batches, sums paid by `accumulate`
@@ -33,6 +34,7 @@ const sglpass sglpass_pipeline[] = {
     { "simplify", sglpass_simplify, SGLIR_LOGICAL, true, "constants, common subexpressions, dead nodes, algebra" },
     { "precision", sglpass_precision, SGLIR_LOGICAL, false,
       "casts to bf16 or fp16 by policy; fp16: loss scale, skipped steps" },
+    { "compress", sglpass_compress, SGLIR_LOGICAL, false, "gradients in fewer bytes, what is lost as a state" },
     { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "expands grad nodes into the backward graph" },
     { "shard", sglpass_shard, SGLIR_PER_RANK, false, "lays values out over the mesh, and puts in the exchanges" },
     { "micro", sglpass_micro_split, SGLIR_PER_RANK, false, "splits the batch into a loop over micro-batches" },

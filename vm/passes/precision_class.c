@@ -40,6 +40,7 @@ enum {
     CLASS_AFTER = WIDE,
     CLASS_COORDINATE = WIDE, /* of what ranks exchange nothing stands in a graph yet */
     CLASS_SHARE = WIDE,
+    CLASS_TERMS = WIDE,
     CLASS_ALL_REDUCE = WIDE,
     CLASS_ALL_MAX = WIDE,
     CLASS_REDUCE_SCATTER = WIDE,

@@ -31,7 +31,11 @@ static void lay(sglpass_sharder *s, const sglir_node *node)
     const int64_t *split = sglir_attr_ints(s->from, node, "split", &count);
     sglpass_form form = sglpass_first(s, sglir_arg(s->from, node, 0))->form;
     for (int axis = 0; axis < count; axis++) {
-        if (sglpass_extent(s, axis) == 1 || split[axis] < 0) continue;
+        if (sglpass_extent(s, axis) == 1 || split[axis] == -1) continue;
+        if (split[axis] < 0) {
+            form.at[axis] = SGLPASS_WHOLE;
+            continue;
+        }
         if (sglpass_axes_of(&form, (int)split[axis]) == 0) form.unit[split[axis]] = 1;
         form.at[axis] = (int8_t)split[axis];
     }
@@ -61,6 +65,8 @@ sgl_status sglpass_emit_nodes(sglpass_sharder *s, sglir_id region)
             SGLCORE_TRY(sglpass_emit_control(s, id));
         } else if (node->op == SGLIR_OP_LAID_OUT) {
             lay(s, node);
+        } else if (node->op == SGLIR_OP_TERMS) {
+            sglpass_emit_terms(s, node);
         } else {
             SGLCORE_TRY(sglpass_choose(s, id, &run));
             SGLCORE_TRY(sglpass_emit(s, &run));

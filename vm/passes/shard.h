@@ -72,6 +72,8 @@ sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *fo
 double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
 /* Forgets what was made since `made` had so many entries: the region in which it stands is closed. */
 void sglpass_forget(sglpass_sharder *s, int64_t count);
+/* A node `terms`: this rank's terms of its argument, whatever form that is there in, without an exchange. */
+void sglpass_emit_terms(sglpass_sharder *s, const sglir_node *node);
 /* At which element of an extent, split along dim as the form says, this rank's part begins. */
 sglir_id sglpass_begin(sglpass_sharder *s, const sglpass_form *form, int dim, int64_t extent);
 /* Along an axis from which element of an extent this rank's part begins, as a value: i64 []. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "passes/shard_apart.h"
+#include "plan/compress.h"
 #include "plan/layout.h"
 
 /* ---- which parameters are split --------------------------------------------------------------------------------------- */
@@ -28,7 +29,9 @@ bool sglpass_split_input(const sglplan *plan, const sglir_graph *g, const sglir_
     memset(at, -1, SGLIR_AXIS_COUNT);
     if (role != SGL_PARAMETER && role != SGL_STATE) return false;
     const char *name = sglir_attr_string(g, node, "name"), *path = sglpass_path_of(name);
+    const char *residual = sglplan_residual_of(name);
     const bool is_state = path != name;
+    if (residual) return sglplan_split_residual(plan, residual, rank, at);
     if (role == SGL_STATE && !is_state) return false; /* not of a parameter */
     sglplan_layout_of(plan, path, is_state, at, named);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {

@@ -456,6 +456,7 @@ static bool may_remake(const sglir_node *node)
     case SGLIR_OP_BROADCAST:
     case SGLIR_OP_RESHAPE:
     case SGLIR_OP_TRANSPOSE: return true;
+    case SGLIR_OP_LAID_OUT: return false; /* it stands nowhere: its argument may be there in another form */
     default: return node->out_count == 1 && (sglir_ops[node->op].flags & SGLIR_ELEMENTWISE) != 0;
     }
 }
@@ -501,4 +502,56 @@ sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *fo
     made = turn(s, value, &best, form);
     sglpass_put(s, value, made, form);
     return made;
+}
+
+/* ---- terms ------------------------------------------------------------------------------------------------------------ */
+
+/* What is split along dim over axes, as terms of a sum over them: own parts where they belong, zeros elsewhere. */
+static void spread(turning *t, sglplan_axes axes, int dim)
+{
+    sglpass_sharder *s = t->s;
+    const int64_t extent = whole_extent(t, dim);
+    const sglir_named attrs[] = { SGLIR_I("axis", 0), SGLIR_INTS("dims", 1, &extent), SGLIR_I("dtype", SGL_I64) };
+    sglir_id places = sglir_emit(s->to, SGLIR_OP_IOTA, NULL, 0, attrs, 3, NULL);
+    places = sglir_sub(s->to, places, sglpass_begin(s, &t->form, dim, extent));
+    bring(t, dim, false);
+    const sglir_id args[] = { t->now, places };
+    t->now = sglir_emit(s->to, SGLIR_OP_GATHER, args, 2, NULL, 0, NULL);
+    for (int i = 0; i < SGLIR_AXIS_COUNT; i++) {
+        if (axes & SGLPLAN_AXIS(i)) t->form.at[i] = SGLPASS_PARTIAL;
+    }
+    tell(t, dim);
+    bring(t, dim, true);
+}
+
+/* In whichever form the value is: over axes along which it is whole the first rank has it, where it is split each its part. */
+void sglpass_emit_terms(sglpass_sharder *s, const sglir_node *node)
+{
+    const sglir_id value = sglir_arg(s->from, node, 0);
+    const sglpass_made *have = sglpass_first(s, value);
+    const sglplan_axes axes = (sglplan_axes)sglir_attr_int(s->from, node, "axes");
+    const sglir_named attrs[] = { SGLIR_I("axes", axes), SGLIR_I("ranks", 1) };
+    const int rank = sglir_type_of(s->from, value)->rank;
+    if (s->to->status != SGL_OK) return;
+    turning t = { s, value, have->made, have->form };
+    sglir_set_origin_of(s->to, &s->from->origins.data[node->origin], s->from);
+    for (int dim = 0; dim < rank; dim++) {
+        const sglplan_axes split = sglpass_axes_of(&t.form, dim);
+        if ((split & axes) == 0) continue;
+        if (split & ~axes)
+            gather(&t, split, dim); /* among others: what is left could not say where it begins */
+        else
+            spread(&t, split, dim);
+    }
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if ((axes & SGLPLAN_AXIS(axis)) && t.form.at[axis] == SGLPASS_WHOLE) share(&t, axis);
+    }
+    sglir_id made = sglir_emit(s->to, SGLIR_OP_TERMS, &t.now, 1, attrs, 2, NULL);
+    sglpass_form form = sglpass_form_whole();
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        form.at[axis] = (int8_t)(t.form.at[axis] + (t.form.at[axis] >= 0));
+        if (axes & SGLPLAN_AXIS(axis)) form.at[axis] = 0;
+    }
+    for (int dim = 0; dim < rank; dim++) form.unit[dim + 1] = t.form.unit[dim];
+    sglpass_put(s, node->out_first, made, &form);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "plan/compress.h"
 #include "plan/layout.h"
 #include "plan/plan.h"
 
@@ -167,11 +168,17 @@ static sgl_status set_layouts(sglcore_env *env, char *text, size_t size, const s
     return set_text(env, text, size, field);
 }
 
+static sgl_status set_compress(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    SGLCORE_TRY(check_kind(env, field, 's'));
+    SGLCORE_TRY(sglplan_compress_check(env, field->s));
+    return set_text(env, plan->compress, sizeof plan->compress, field);
+}
+
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = {
-        "precision", "schedule", "wide", "layouts", "activations", "disable", "memory"
-    };
+    static const char *const others[] = { "precision",   "schedule", "wide",    "layouts",
+                                          "activations", "compress", "disable", "memory" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -191,6 +198,7 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     if (strcmp(field->name, "layouts") == 0) return set_layouts(env, plan->layouts, sizeof plan->layouts, field);
     if (strcmp(field->name, "activations") == 0)
         return set_layouts(env, plan->activations, sizeof plan->activations, field);
+    if (strcmp(field->name, "compress") == 0) return set_compress(env, plan, field);
     char hint[SGLCORE_HINT_ROOM];
     return sglcore_fail(env, SGL_NOT_FOUND, "plan: there is no field \"%s\"%s", field->name,
                         sglcore_hint(field->name, names, count, hint));
@@ -220,6 +228,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     SGLCORE_TRY(sglcore_text_add(env, text, "wide = \"%s\"\n", plan->wide));
     SGLCORE_TRY(sglcore_text_add(env, text, "layouts = \"%s\"\n", plan->layouts));
     SGLCORE_TRY(sglcore_text_add(env, text, "activations = \"%s\"\n", plan->activations));
+    SGLCORE_TRY(sglcore_text_add(env, text, "compress = \"%s\"\n", plan->compress));
     return sglcore_text_add(env, text, "disable = \"%s\"\n", plan->disable);
 }
 
@@ -238,6 +247,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     sglcore_hasher_string(&hasher, plan->wide);
     sglcore_hasher_string(&hasher, plan->layouts);
     sglcore_hasher_string(&hasher, plan->activations);
+    sglcore_hasher_string(&hasher, plan->compress);
     sglcore_hasher_string(&hasher, plan->disable);
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
         if (plan->native[op]) sglcore_hasher_string(&hasher, sglir_ops[op].name);

@@ -27,6 +27,7 @@ typedef struct sglplan {
     char wide[256];                /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
     char layouts[2048];            /* which dimensions of parameters are split over which axes (plan/layout.h) */
     char activations[512];         /* the same of what modules give each other, by patterns of their paths */
+    char compress[1024];           /* which gradients are exchanged in fewer bytes (plan/compress.h) */
     char disable[256];             /* optional passes to leave out, comma-separated */
     bool native[SGLIR_OP_COUNT];   /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;

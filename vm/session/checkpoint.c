@@ -5,12 +5,14 @@
  * saved, and of an unfinished step nothing is. */
 #include <string.h>
 
+#include "plan/compress.h"
 #include "session/session.h"
 
 typedef struct place {
     sgl_session *session;
     int64_t offset;
     bool written;
+    sgl_dtype dtype;
 } place;
 
 static sgl_status read_place(void *user, int64_t offset, void *data, int64_t bytes)
@@ -26,6 +28,23 @@ static sgl_status write_place(void *user, int64_t offset, const void *data, int6
     return p->session->ops->write(p->session->device, p->session->state, p->offset + offset, data, bytes);
 }
 
+/* Residuals of another number of ranks: f32 or f64, as the pass compress makes them. */
+static sgl_status add_place(void *user, int64_t offset, const void *data, int64_t bytes)
+{
+    place *p = user;
+    double have[512], more[512];
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof have) {
+        const int64_t now = bytes - at < (int64_t)sizeof have ? bytes - at : (int64_t)sizeof have;
+        SGLCORE_TRY(read_place(p, offset + at, have, now));
+        memcpy(more, (const char *)data + at, (size_t)now);
+        for (int64_t i = 0; i < now / 4 && p->dtype == SGL_F32; i++)
+            ((float *)(void *)have)[i] += ((const float *)(const void *)more)[i];
+        for (int64_t i = 0; i < now / 8 && p->dtype == SGL_F64; i++) have[i] += more[i];
+        SGLCORE_TRY(write_place(p, offset + at, have, now));
+    }
+    return SGL_OK;
+}
+
 /* What a checkpoint holds of this session: all but caches, without states when only parameters are wanted. */
 typedef struct saved {
     SGLCORE_VEC(sglsession_state) states;
@@ -39,7 +58,7 @@ static sgl_status gather(sgl_session *session, bool parameters_only, saved *s)
     for (int64_t i = 0; sglsession_state_at(session, i, &state); i++) {
         if (state.role == SGL_CACHE || (parameters_only && state.role != SGL_PARAMETER)) continue;
         SGLCORE_TRY(sglcore_vec_push(env, &s->states, state));
-        SGLCORE_TRY(sglcore_vec_push(env, &s->places, (place){ session, state.offset, false }));
+        SGLCORE_TRY(sglcore_vec_push(env, &s->places, (place){ session, state.offset, false, state.type.dtype }));
     }
     return SGL_OK;
 }
@@ -276,7 +295,8 @@ static sgl_status make_targets(load *l)
                                          .role = (uint8_t)state->role,
                                          .user = &l->states.places.data[i],
                                          .write = write_place,
-                                         .box = state->split ? &state->box : NULL };
+                                         .box = state->split ? &state->box : NULL,
+                                         .add = sglplan_residual_of(state->name) ? add_place : NULL };
         SGLCORE_TRY(sglcore_vec_push(&l->session->vm->env, &l->targets, target));
     }
     return SGL_OK;
@@ -292,8 +312,19 @@ static sgl_status check_load(load *l)
     return sglstore_load_check(l->loading, sgl_session_rank(l->session), sgl_session_ranks(l->session));
 }
 
+/* What is added up begins with nothing. */
+static sgl_status clear_residuals(load *l)
+{
+    for (int64_t i = 0; i < l->states.states.count; i++) {
+        const sglsession_state *state = &l->states.states.data[i];
+        if (sglplan_residual_of(state->name)) SGLCORE_TRY(sglsession_begin_state(l->session, state));
+    }
+    return SGL_OK;
+}
+
 static sgl_status take(load *l)
 {
+    SGLCORE_TRY(clear_residuals(l));
     SGLCORE_TRY(l->from == TENSORS
                     ? sglstore_tensors_load(&l->session->vm->env, l->path, l->targets.data, l->targets.count)
                     : sglstore_load_read(l->loading));

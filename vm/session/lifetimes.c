@@ -9,7 +9,7 @@
 static bool is_view(const sglir_node *node)
 {
     return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT;
+           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
 }
 
 typedef struct collector {

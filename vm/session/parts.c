@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "passes/shard_apart.h"
+#include "plan/compress.h"
 #include "session/session.h"
 
 /* ---- how a state is cut -------------------------------------------------------------------------------------------- */
@@ -113,6 +114,31 @@ sgl_status sglsession_check_split(const sgl_session *session, const sglir_graph 
                         split_text(is_split ? &wanted : NULL, a, sizeof a), brought_by, split_text(has, b, sizeof b));
 }
 
+/* The residual of a parameter's gradient, which a pass makes where the plan compresses it. */
+static sgl_status keep_residual(sgl_session *session, const sglplan *plan, const sglir_type *type,
+                                const char *parameter)
+{
+    sglcore_env *env = &session->vm->env;
+    sglcore_text name = { 0 };
+    uint64_t named;
+    sglsession_split split = { .whole = { .dtype = (sgl_dtype)type->dtype,
+                                          .rank = (type->rank > 0 ? type->rank : 1) + 1 } };
+    if (sglplan_compress_of(plan, parameter, &named) == SGLPLAN_CODEC_COUNT || type->rank + 1 > SGL_MAX_RANK ||
+        !sglplan_split_residual(plan, parameter, split.whole.rank, split.at))
+        return SGL_OK;
+    split.whole.dims[0] = sglplan_group_size(plan, sglplan_compress_axes(plan));
+    split.whole.dims[1] = 1;
+    for (int i = 0; i < type->rank; i++) split.whole.dims[i + 1] = type->dims[i];
+    memcpy(split.mesh, plan->mesh, sizeof split.mesh);
+    sgl_status status = sglcore_text_add(env, &name, SGLPLAN_RESIDUAL "%s", parameter);
+    if (status == SGL_OK) {
+        split.name = hash_of(name.data);
+        if (!sglsession_split_find(session, name.data)) status = sglcore_vec_push(env, &session->splits, split);
+    }
+    sglcore_text_free(env, &name);
+    return status;
+}
+
 static bool has_layout(const sglir_type *type)
 {
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
@@ -132,6 +158,8 @@ sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *trace
         if (has_layout(sglir_type_of(traced, node->out_first)))
             return sglcore_fail(env, SGL_UNSUPPORTED,
                                 "%s: the graph splits it over ranks by itself; the plan's layouts say how", name);
+        if (sglir_attr_int(traced, node, "role") == SGL_PARAMETER)
+            SGLCORE_TRY(keep_residual(session, plan, sglir_type_of(traced, node->out_first), name));
         if (!split_of(plan, traced, node, &split)) continue;
         if (sglsession_split_find(session, name)) continue;
         if (split.whole.dtype == SGL_I4)

@@ -29,7 +29,7 @@ typedef struct keeper {
 static bool is_view(const sglir_node *node)
 {
     return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT;
+           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
 }
 
 static bool is_backward(const sglir_graph *g, const sglir_node *node)

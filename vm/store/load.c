@@ -66,6 +66,29 @@ static sgl_status take_files(sglstore_loading *l)
 
 /* ---- against the targets ---------------------------------------------------------------------------------------- */
 
+/* Another number of terms: each is added to the first one. */
+static bool is_summed(const sglstore_row *row, const sglstore_target *target)
+{
+    return target->add != NULL && row->type.dims[0] != target->type.dims[0];
+}
+
+static sglstore_box box_of(const sglstore_row *row, const sglstore_target *target)
+{
+    sglstore_box box = row->box;
+    if (is_summed(row, target)) box.offsets[0] = 0;
+    return box;
+}
+
+/* Terms are parts of their own, or there is one alone. */
+static bool has_type(const sglstore_row *row, const sglstore_target *target)
+{
+    const sgl_type *type = &row->type;
+    if (type->dtype != target->type.dtype || type->rank != target->type.rank) return false;
+    const int first = type->rank > 0 && is_summed(row, target) && row->box.dims[0] == 1;
+    return memcmp(type->dims + first, target->type.dims + first, (size_t)(type->rank - first) * sizeof type->dims[0]) ==
+           0;
+}
+
 static sgl_status match_target(sglstore_loading *l, int kind, const sglstore_target *target, bool *found)
 {
     uint64_t row;
@@ -74,12 +97,13 @@ static sgl_status match_target(sglstore_loading *l, int kind, const sglstore_tar
     if (!*found) return SGL_OK;
     if (l->wanted.data[row] != NULL)
         return sglcore_fail(l->env, SGL_INVALID_ARGUMENT, "%s: there are two targets of this name", target->name);
-    const sgl_type *type = &l->rows.data[row]->type;
-    if (type->dtype != target->type.dtype || type->rank != target->type.rank ||
-        memcmp(type->dims, target->type.dims, (size_t)type->rank * sizeof type->dims[0]) != 0)
-        return sglcore_fail(l->env, SGL_TYPE, "%s: the file has %s, the program %s", target->name,
-                            sgl_type_text(type, a, sizeof a), sgl_type_text(&target->type, b, sizeof b));
-    for (; row != NO_ROW; row = l->next.data[row]) l->wanted.data[row] = target;
+    for (; row != NO_ROW; row = l->next.data[row]) {
+        if (!has_type(l->rows.data[row], target))
+            return sglcore_fail(l->env, SGL_TYPE, "%s: the file has %s, the program %s", target->name,
+                                sgl_type_text(&l->rows.data[row]->type, a, sizeof a),
+                                sgl_type_text(&target->type, b, sizeof b));
+        l->wanted.data[row] = target;
+    }
     return SGL_OK;
 }
 
@@ -186,7 +210,19 @@ static bool is_due(const sglstore_loading *l, const work *w, int64_t row)
     sglstore_box common;
     if (w->check) return row * w->ranks / l->rows.count == w->rank;
     if (target == NULL) return false;
-    return target->box == NULL || sglstore_box_common(target->type.rank, &l->rows.data[row]->box, target->box, &common);
+    const sglstore_box box = box_of(l->rows.data[row], target);
+    return target->box == NULL || sglstore_box_common(target->type.rank, &box, target->box, &common);
+}
+
+static sgl_status load_row(const sglstore_loading *l, const sglstore_opened *opened, int64_t entry,
+                           const sglstore_target *target)
+{
+    const sglstore_row *row = opened->rows.data[entry];
+    if (!is_summed(row, target)) return sglstore_file_load(opened, entry, target, l->piece);
+    const sglstore_box box = box_of(row, target);
+    sglstore_target sum = *target;
+    sum.write = target->add;
+    return sglstore_read_common(opened->file, entry, &box, &sum, l->piece);
 }
 
 /* The row of each entry of an open file; its rows are those from `first` on. */
@@ -195,8 +231,7 @@ static sgl_status work_through(const sglstore_loading *l, const work *w, const s
     for (int64_t i = 0; i < opened->rows.count; i++) {
         const int64_t row = first + (opened->rows.data[i] - opened->sheet->rows.data);
         if (!is_due(l, w, row)) continue;
-        SGLCORE_TRY(w->check ? sglstore_file_check(opened, i, l->piece)
-                             : sglstore_file_load(opened, i, l->wanted.data[row], l->piece));
+        SGLCORE_TRY(w->check ? sglstore_file_check(opened, i, l->piece) : load_row(l, opened, i, l->wanted.data[row]));
     }
     return SGL_OK;
 }

@@ -38,6 +38,9 @@ typedef struct sglstore_target {
     void *user;
     sgl_status (*write)(void *user, int64_t offset, const void *data, int64_t bytes);
     const sglstore_box *box; /* NULL: the whole */
+    /* NULL, or of a tensor whose first dimension counts terms of a sum, of which a checkpoint may hold another number: adds what comes
+     * to what is there. All terms go to the first place; the target is zeros before. */
+    sgl_status (*add)(void *user, int64_t offset, const void *data, int64_t bytes);
 } sglstore_target;
 
 typedef struct sglstore_tensors sglstore_tensors; /* an open safetensors file */

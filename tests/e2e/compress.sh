@@ -1,0 +1,65 @@
+#!/bin/sh
+# Gradients exchanged in fewer bytes: what a plan says it sends and keeps; losses after 500 steps beside those of the run that is not
+# compressed; a run that is resumed ends in the same bytes, and goes on on one rank and over another mesh; refusals.
+# ctest: serial
+# ctest: timeout 600
+. "$ROOT/tests/e2e/common.sh"
+make_text 60000 text
+
+# The whole sends 2 (n - 1) / n of 4 bytes an element, bf16 half of that, int8 in blocks of 16 (1 + 4 / 16) / 4.
+sent() { awk '$2 == "over" && $1 != "all_reduce" { gsub(",", ""); sum += $NF } END { print sum + 0 }' out; }
+# shellcheck disable=SC2086
+run 0 plan "$LLAMA" $TINY --mesh dp=2
+whole=$(awk '$1 == "all_reduce" { gsub(",", ""); if ($NF > sum) sum = $NF } END { print sum }' out)
+for codec in bf16:0.5 int8:0.3125; do
+    # shellcheck disable=SC2086
+    run 0 plan "$LLAMA" $TINY --mesh dp=2 --set plan.compress="${codec%:*}"
+    says out '~residual/embed.weight' '~residual/norm.weight' 'all_to_all'
+    awk -v sent="$(sent)" -v whole="$whole" -v ratio="${codec#*:}" \
+        'BEGIN { d = sent / whole / ratio; exit !(d > 0.9 && d < 1.1) }' || fail "$codec: $(sent) bytes of $whole"
+done
+
+run 1 plan "$LLAMA" --mesh dp=2 --set plan.compress=int7
+says err "plan: compress: there is no codec 'int7' for '*'; did you mean 'int8'?"
+refused() {
+    sed "s/mesh = { dp = 1 }/mesh = { dp = 2 }, compress = $1/" "$LLAMA" >one.lua
+    run 1 plan one.lua
+    says err "$2"
+}
+refused '{ ["*.wieght"] = "int8" }' "plan: compress: '*.wieght' names no parameter"
+refused '{ ["*"] = 8 }' "plan: compress['*'] must be a codec such as \"int8\", not '8'"
+refused '{ "int8" }' "plan: compress: its keys are patterns of names"
+refused '8' "plan: compress must be a table by patterns"
+
+if ! command -v mpirun >/dev/null || ! "$SGL" doctor | grep -q 'libsgl_mpi.so$'; then
+    echo "no mpirun, or no module libsgl_mpi.so: nothing of several ranks is tested" >&2
+    exit 0
+fi
+export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's plugins are loaded and unloaded with what they hold
+
+# train RUN ARGUMENT...
+train() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    run 0 train "$LLAMA" $TINY --data text --out "$name" --log "$name.log" --quiet --seed 1 "$@"
+}
+loss() { sed -n 's/.*"eval_loss":\([^,]*\),.*/\1/p' "$1.log" | tail -n 1; }
+
+train whole --steps 500 --nproc 2 --mesh dp=2
+for codec in bf16 int8; do
+    train "$codec" --steps 500 --nproc 2 --mesh dp=2 --set plan.compress="$codec"
+    awk -v a="$(loss "$codec")" -v b="$(loss whole)" 'BEGIN { d = a / b - 1; exit !(d < 0.01 && d > -0.01 && a != b) }' ||
+        fail "$codec: $(loss "$codec") after 500 steps, $(loss whole) where nothing is compressed"
+done
+
+train straight --steps 10 --nproc 2 --mesh dp=2 --set plan.compress=int8
+train halves --steps 10 --stop-at 5 --nproc 2 --mesh dp=2 --set plan.compress=int8
+cp -r halves one
+cp -r halves three
+train halves --steps 10 --nproc 2 --mesh dp=2 --set plan.compress=int8 --resume halves
+for file in parameters.safetensors states.safetensors states.rank-00001.safetensors; do
+    cmp "straight/step-00000010/$file" "halves/step-00000010/$file" || fail "resumed, $file has other bytes"
+done
+train one --steps 10 --set plan.compress=int8 --resume one
+train three --steps 10 --nproc 3 --mesh fsdp=3 --set plan.compress=int8 --resume three
