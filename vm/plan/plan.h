@@ -22,14 +22,14 @@ typedef struct sglplan {
     int64_t scale_growth_interval; /* good steps after which it doubles */
     int64_t max_skips;             /* steps skipped one after another that are an error */
     int64_t unfused;               /* 1: the pass fuse is left out, each node is an instruction of its own */
-    int64_t bucket;                /* bytes of a gradient, or of several, that ranks sum in one exchange, at the least */
-    int64_t memory;                /* most bytes of a program, of all kinds together; 0: no bound */
-    char wide[256];                /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
-    char layouts[2048];            /* which dimensions of parameters are split over which axes (plan/layout.h) */
-    char activations[512];         /* the same of what modules give each other, by patterns of their paths */
-    char compress[1024];           /* which gradients are exchanged in fewer bytes (plan/compress.h) */
-    char disable[256];             /* optional passes to leave out, comma-separated */
-    bool native[SGLIR_OP_COUNT];   /* composites that the device runs whole; filled from the device before the passes */
+    int64_t bucket;              /* bytes of a gradient, or of several, that ranks sum in one exchange, at the least */
+    int64_t memory;              /* most bytes of a program, of all kinds together; 0: no bound */
+    char wide[256];              /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
+    char layouts[2048];          /* which dimensions of parameters are split over which axes (plan/layout.h) */
+    char activations[512];       /* the same of what modules give each other, by patterns of their paths */
+    char compress[1024];         /* which gradients are exchanged in fewer bytes (plan/compress.h) */
+    char disable[256];           /* optional passes to leave out, comma-separated */
+    bool native[SGLIR_OP_COUNT]; /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;
 
 /* States that the pass precision makes for fp16: the scale of the loss; steps since it changed; steps skipped, of all and
