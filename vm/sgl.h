@@ -403,8 +403,8 @@ typedef struct sgl_foresight {
     double step_s, exposed_s; /* the longest of a rank: a step, and what of it is spent waiting for exchanges */
 } sgl_foresight;
 /* Plans all ranks of the plan's mesh and runs a step of them on paper, nothing buffered; none is started. INVALID_ARGUMENT:
- * they would not all come to its end, and the message names both sides. LIMIT: too many ranks with uneven parts. Of several
- * exchanges under way at once over different groups each has the link for itself. machine: NULL, no times. */
+ * they would not all come to its end, and the message names both sides. LIMIT: too many ranks with uneven parts. A rank has
+ * one link out, which one exchange has at a time, and what it receives takes none of it. machine: NULL, no times. */
 SGL_API sgl_status sgl_foresee(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
                                const sgl_machine *machine, sgl_foresight *foresight);
 /* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot; format

@@ -204,6 +204,10 @@ for mesh in dp=2 dp=4 fsdp=2,tp=2; do
     exposed=$(sed -n 's/.* waits at most \([^ ]*\) s .*/\1/p' out)
     [ -n "$step" ] && [ "$step" = "$exposed" ] || fail "work takes no time here: $step, $exposed"
     holds "$step > 0.999e-6 * $sent && $step < 1.001e-6 * $sent"
+    # Beside one another they take the one link of a rank all the same.
+    plan --mesh $mesh --machine gbps=0.008
+    step=$(sed -n 's/^a step on gbps=0.008: \([^ ]*\) s, .*/\1/p' out)
+    holds "$step > 0.999e-6 * $sent && $step < 1.001e-6 * $sent"
 done
 plan --mesh dp=2 --machine tflops=1e-3,gbytes_s=1
 step=$(sed -n 's/^a step on .*: \([^ ]*\) s, of which a rank waits at most 0 s .*/\1/p' out)

@@ -109,7 +109,7 @@ static void test_waited_at_once(void **state)
     close_run(&r);
 }
 
-/* Of one group one after another, of two beside each other. */
+/* Of one group one after another; of two the link is one, and latencies run beside each other. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -123,9 +123,38 @@ static void test_groups(void **state)
             wait(&r, rank, a);
         }
         assert_int_equal(simulate(&r), SGL_OK);
-        expect(&r, 3, same ? 5 : 3, same ? 5 : 3);
+        expect(&r, 3, 5, 5);
+        for (int64_t rank = 0; rank < 4; rank++)
+            for (int64_t i = 0; i < r.lists[rank].events.count; i++) r.lists[rank].events.data[i].latency = 10;
+        assert_int_equal(simulate(&r), SGL_OK);
+        expect(&r, 3, same ? 25 : 15, same ? 25 : 15);
         close_run(&r);
     }
+}
+
+/* What is sent takes the link of who sends; two that send to each other do so at once. */
+static void test_one_link_out(void **state)
+{
+    (void)state;
+    run r;
+    open_run(&r, 3, 1, 1);
+    uint32_t to[2], back[2], at[2], sent[2];
+    for (int i = 0; i < 2; i++) { /* 0 sends to 1 and 2, which send back */
+        to[i] = begin(&r, 0, (sgltune_way){ PP, 0, i + 1, 0 }, 8, 4, "to");
+        back[i] = begin(&r, 0, (sgltune_way){ PP, i + 1, 0, 0 }, 8, 4, "back");
+        at[i] = begin(&r, i + 1, (sgltune_way){ PP, 0, i + 1, 0 }, 8, 4, "to");
+        sent[i] = begin(&r, i + 1, (sgltune_way){ PP, i + 1, 0, 0 }, 8, 4, "back");
+        wait(&r, i + 1, at[i]);
+        wait(&r, i + 1, sent[i]);
+    }
+    for (int i = 0; i < 2; i++) wait(&r, 0, back[i]);
+    work(&r, 0, 1);
+    for (int i = 0; i < 2; i++) wait(&r, 0, to[i]);
+    assert_int_equal(simulate(&r), SGL_OK);
+    expect(&r, 0, 8, 7);
+    expect(&r, 1, 4, 4);
+    expect(&r, 2, 8, 8);
+    close_run(&r);
 }
 
 /* GPipe: all micro-batches forward, then backward; the ends of a channel begin as they come. */
@@ -277,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_bubble),
         cmocka_unit_test(test_circle),
         cmocka_unit_test(test_sends_that_cross),
+        cmocka_unit_test(test_one_link_out),
         cmocka_unit_test(test_different_exchanges),
         cmocka_unit_test(test_failing_allocations),
     };

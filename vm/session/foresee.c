@@ -57,7 +57,7 @@ static sgl_status list_rank(foreseen *f, int64_t rank, const sgltune_list **list
 static bool same_times(const sgltune_list *a, const sgltune_list *b)
 {
     for (int64_t i = 0; i < a->events.count; i++)
-        if (a->events.data[i].seconds != b->events.data[i].seconds) return false;
+        if (a->events.data[i].seconds != b->events.data[i].seconds) return false; /* latencies go by kind */
     return true;
 }
 

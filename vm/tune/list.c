@@ -35,20 +35,18 @@ static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
     }
 }
 
-/* On a link that carries a message in bytes / rate + latency; transport.md has the formulas. */
-static double seconds_of(const lister *l, const sglexec_instruction *i, int64_t ranks)
+static bool is_twice(const sglexec_instruction *i) { return i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX; }
+
+/* Bytes that a rank sends; transport.md has the formulas. */
+static double bytes_sent(const lister *l, const sglexec_instruction *i, int64_t ranks)
 {
     const sglexec_operand *from = &l->program->operands.data[i->operand_first];
-    const double each = l->rates->link > 0 ? 1 / l->rates->link : 0, n = (double)ranks;
-    const double bytes = (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, whole_elements(l, i));
-    const double away = bytes * (n - 1) / n * each;
-    const bool twice = i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX;
+    const bool parts = i->op == SGLIR_OP_ALL_TO_ALL;
+    const int64_t elements = parts ? elements_from(from, 0) : whole_elements(l, i);
+    const double bytes = (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, elements), n = (double)ranks;
     if (ranks == 1) return 0;
-    if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE) return bytes * each + l->rates->latency;
-    if (i->op == SGLIR_OP_ALL_TO_ALL)
-        return (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, elements_from(from, 0)) * (n - 1) / n * each +
-               l->rates->latency;
-    return twice ? 2 * (away + l->rates->latency) : away + l->rates->latency;
+    if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE) return bytes;
+    return bytes * (n - 1) / n * (is_twice(i) ? 2 : 1);
 }
 
 static sgl_status find_label(lister *l, uint32_t n, uint32_t *label)
@@ -76,9 +74,11 @@ static sgl_status add_exchange(lister *l, uint32_t n)
         way.to = sends ? (int32_t)sglexec_attr_int(l->program, i, "to") : own;
     }
     const int dtype = l->program->operands.data[i->operand_first].dtype;
+    const int64_t ranks = sglplan_group_size(l->plan, way.axes);
     sgltune_event event = { .kind = (uint16_t)((receives ? SGLIR_OP_SEND : i->op) * 16 + dtype),
                             .amount = (uint64_t)whole_elements(l, i),
-                            .seconds = seconds_of(l, i, sglplan_group_size(l->plan, way.axes)) };
+                            .seconds = l->rates->link > 0 ? bytes_sent(l, i, ranks) / l->rates->link : 0,
+                            .latency = ranks == 1 ? 0 : l->rates->latency * (is_twice(i) ? 2 : 1) };
     SGLCORE_TRY(find_label(l, n, &event.label));
     SGLCORE_TRY(sgltune_list_begin(l->env, l->list, &way, &event, &l->begun[n]));
     return l->later[n] ? SGL_OK : sgltune_list_wait(l->env, l->list, l->begun[n]);

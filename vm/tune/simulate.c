@@ -1,8 +1,8 @@
 /* simulate.c -- ranks run until each waits for what another has not begun yet. In and out: simulate.h.
  *
- * Ranks that can go on stand in a stack. One of them runs until it waits for an exchange that has not ended; the last rank to
- * begin an exchange ends it, with those behind it in its group that were held up by it alone, and puts who waits back on the
- * stack. When the stack is empty, all ranks are at their end, or those that are not will never be. */
+ * Ranks and groups take turns, the earliest first. A rank runs until it waits for an exchange that has not ended. An exchange
+ * that all its ranks have begun has its turn when the links that it needs are free, and lets those go on who wait for it. When
+ * nobody has a turn, all ranks are at their end, or those that are not will never be. */
 #include "tune/simulate.h"
 
 #include <string.h>
@@ -20,6 +20,7 @@ typedef struct group {
     sgltune_way way; /* of all ranks in it */
     int32_t size;
     int64_t ended; /* meetings */
+    bool called;   /* it stands among the turns */
     SGLCORE_VEC(meeting) meetings;
     SGLCORE_VEC(int64_t) waiting; /* ranks */
 } group;
@@ -27,8 +28,17 @@ typedef struct group {
 typedef struct actor {
     int64_t at; /* event */
     double now, exposed;
+    double link;      /* when its link out is free */
     uint32_t *groups; /* per way of its list */
 } actor;
+
+/* A rank that can go on, or a group whose next exchange all have begun. */
+typedef struct turn {
+    double at;
+    bool ends;      /* of a group */
+    int64_t of;     /* rank, or group */
+    uint32_t order; /* of a group: the event that began it */
+} turn;
 
 typedef struct paper {
     sglcore_env *env;
@@ -37,8 +47,8 @@ typedef struct paper {
     const sgltune_list *const *lists;
     actor *actors;
     SGLCORE_VEC(group) groups;
-    SGLCORE_VEC(int64_t) ready; /* ranks that can go on */
-    sglcore_map found;          /* { way and base } to group */
+    SGLCORE_VEC(turn) turns;
+    sglcore_map found; /* { way and base } to group */
     sglcore_arena arena;
 } paper;
 
@@ -163,19 +173,92 @@ static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, ui
         (long long)rank, (long long)m->rank, label_of(p, rank, event), label_of(p, m->rank, m->first));
 }
 
-/* Ends what stands next in the group, as long as all are there; who waited looks again. */
-static void end_meetings(paper *p, group *g)
+/* ---- turns, the earliest first ------------------------------------------------------------------------------------------ */
+
+static bool is_before(const turn *a, const turn *b)
 {
-    const int64_t before = g->ended;
-    while (g->ended < g->meetings.count && g->meetings.data[g->ended].arrived == g->size) {
-        meeting *m = &g->meetings.data[g->ended];
-        const double free_at = g->ended > 0 ? g->meetings.data[g->ended - 1].end : 0;
-        m->end = (m->ready > free_at ? m->ready : free_at) + p->lists[m->rank]->events.data[m->first].seconds;
-        g->ended++;
+    if (a->at != b->at) return a->at < b->at;
+    if (a->ends != b->ends) return b->ends; /* first what ranks begin at that time, then who gets a link */
+    return a->order != b->order ? a->order < b->order : a->of < b->of;
+}
+
+static void swap(turn *a, turn *b)
+{
+    const turn kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* A heap, whose room is made at the start: each rank and each group has one turn at most. */
+static void put_turn(paper *p, turn next)
+{
+    turn *heap = p->turns.data;
+    int64_t at = p->turns.count++;
+    for (heap[at] = next; at > 0 && is_before(&heap[at], &heap[(at - 1) / 2]); at = (at - 1) / 2)
+        swap(&heap[at], &heap[(at - 1) / 2]);
+}
+
+static turn take_turn(paper *p)
+{
+    turn *heap = p->turns.data;
+    const turn first = heap[0];
+    const int64_t count = --p->turns.count;
+    heap[0] = heap[count];
+    for (int64_t at = 0;;) {
+        int64_t least = at;
+        for (int64_t below = 2 * at + 1; below <= 2 * at + 2 && below < count; below++)
+            if (is_before(&heap[below], &heap[least])) least = below;
+        if (least == at) return first;
+        swap(&heap[at], &heap[least]);
+        at = least;
     }
-    if (g->ended == before) return;
-    for (int64_t i = 0; i < g->waiting.count; i++) p->ready.data[p->ready.count++] = g->waiting.data[i];
+}
+
+/* ---- exchanges that end --------------------------------------------------------------------------------------------------- */
+
+/* Of a channel the sender's link alone is taken up. */
+static int64_t senders(const group *g) { return is_channel(&g->way) ? 1 : g->size; }
+
+/* When the group's next exchange could be under way. */
+static double start_of(const paper *p, const group *g)
+{
+    double start = g->meetings.data[g->ended].ready;
+    if (g->ended > 0 && g->meetings.data[g->ended - 1].end > start) start = g->meetings.data[g->ended - 1].end;
+    for (int64_t place = 0; place < senders(g); place++) {
+        const double link = p->actors[member(p, g, place)].link;
+        if (link > start) start = link;
+    }
+    return start;
+}
+
+/* Once all its ranks are there the group's next exchange has its turn. */
+static void call_group(paper *p, group *g)
+{
+    if (g->called || g->ended == g->meetings.count || g->meetings.data[g->ended].arrived < g->size) return;
+    g->called = true;
+    put_turn(p, (turn){ .at = start_of(p, g),
+                        .ends = true,
+                        .of = g - p->groups.data,
+                        .order = g->meetings.data[g->ended].first });
+}
+
+/* Others may have taken the links meanwhile: then its turn comes later. */
+static void end_meeting(paper *p, group *g, double at)
+{
+    meeting *m = &g->meetings.data[g->ended];
+    const sgltune_event *e = &p->lists[m->rank]->events.data[m->first];
+    g->called = false;
+    if (start_of(p, g) > at) {
+        call_group(p, g);
+        return;
+    }
+    for (int64_t place = 0; place < senders(g); place++) p->actors[member(p, g, place)].link = at + e->seconds;
+    m->end = at + e->seconds + e->latency;
+    g->ended++;
+    for (int64_t i = 0; i < g->waiting.count; i++) /* who waits for a later one comes back */
+        put_turn(p, (turn){ .at = p->actors[g->waiting.data[i]].now, .of = g->waiting.data[i] });
     g->waiting.count = 0;
+    call_group(p, g);
 }
 
 static sgl_status begin(paper *p, int64_t rank, uint32_t at)
@@ -190,7 +273,7 @@ static sgl_status begin(paper *p, int64_t rank, uint32_t at)
     if (first->kind != e->kind || first->amount != e->amount) return fail_differ(p, m, rank, at);
     m->arrived++;
     if (now > m->ready) m->ready = now;
-    end_meetings(p, g);
+    call_group(p, g);
     return SGL_OK;
 }
 
@@ -293,9 +376,15 @@ static sgl_status find_groups(paper *p)
 
 static sgl_status run_all(paper *p)
 {
-    SGLCORE_TRY(sglcore_vec_reserve(p->env, &p->ready, p->ranks)); /* none stands in it twice */
-    for (int64_t rank = p->ranks - 1; rank >= 0; rank--) p->ready.data[p->ready.count++] = rank;
-    while (p->ready.count > 0) SGLCORE_TRY(run_rank(p, p->ready.data[--p->ready.count]));
+    SGLCORE_TRY(sglcore_vec_reserve(p->env, &p->turns, p->ranks + p->groups.count));
+    for (int64_t rank = 0; rank < p->ranks; rank++) put_turn(p, (turn){ .of = rank });
+    while (p->turns.count > 0) {
+        const turn next = take_turn(p);
+        if (next.ends)
+            end_meeting(p, &p->groups.data[next.of], next.at);
+        else
+            SGLCORE_TRY(run_rank(p, next.of));
+    }
     for (int64_t rank = 0; rank < p->ranks; rank++)
         if (p->actors[rank].at < p->lists[rank]->events.count) return fail_stuck(p, rank);
     return SGL_OK;
@@ -315,7 +404,7 @@ sgl_status sgltune_simulate(sglcore_env *env, const sglplan *plan, int64_t ranks
         sglcore_vec_free(env, &p.groups.data[g].waiting);
     }
     sglcore_vec_free(env, &p.groups);
-    sglcore_vec_free(env, &p.ready);
+    sglcore_vec_free(env, &p.turns);
     sglcore_map_free(env, &p.found);
     sglcore_arena_free(&p.arena);
     return status;

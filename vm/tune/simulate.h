@@ -2,9 +2,10 @@
  *
  * Comes in: of each rank what it does in one step, as a list of events; ranks that do the same share a list. Goes out: an error
  * that names both sides where ranks would wait for one another for ever or meet in different exchanges, else times. Nothing
- * is buffered: a send has ended when its receiver has taken it. An exchange begins when all its ranks have begun it and the one
- * before it in its group has ended. Odd invariant: what is found does not depend on the order in which ranks are looked at,
- * because a rank only ever waits for what others do before, never takes what comes first. */
+ * is buffered: a send has ended when its receiver has taken it. An exchange begins when all its ranks have begun it, the one
+ * before it in its group has ended, and the links out of those that send are free: a rank has one, whatever the group. Odd invariant: whether all come to the end does not depend on the order in which ranks are looked at, because a rank only ever
+ * waits for what others do before, never takes what comes first; times do where exchanges want a link at once, and go by
+ * who is earliest. */
 #ifndef SGLTUNE_SIMULATE_H
 #define SGLTUNE_SIMULATE_H
 
@@ -31,7 +32,8 @@ typedef struct sgltune_event {
     uint32_t number; /* BEGIN: which one it is of its way */
     uint32_t label;  /* BEGIN: of the list's, what to tell of it */
     uint64_t amount; /* BEGIN: must be alike on all its ranks */
-    double seconds;  /* WORK: of the rank. BEGIN: of the link, once all its ranks are there */
+    double seconds;  /* WORK: of the rank. BEGIN: of the links of those that send */
+    double latency;  /* BEGIN: until it has ended, after that */
 } sgltune_event;
 
 typedef struct sgltune_list {
