@@ -7,7 +7,7 @@
 #ifndef SGLDSL_DSL_H
 #define SGLDSL_DSL_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -79,7 +79,7 @@ struct sgl_job {
     int64_t cpu_end_ns;
     bool expired; /* a budget is used up: nothing catches the error on its way out */
     bool interrupted_now;
-    volatile sig_atomic_t interrupted;
+    atomic_int interrupted;
     bool wrong_setting; /* the error on its way is about a setting */
 
     sgldsl_frame frames[SGLDSL_FRAMES]; /* [0]: no trace, no scope */

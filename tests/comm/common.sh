@@ -5,7 +5,6 @@
 set -eu
 
 export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's plugins are loaded and unloaded with what they hold
-export TSAN_OPTIONS="$TSAN_OPTIONS:suppressions=$ROOT/tests/comm/tsan.supp"
 export OMPI_MCA_rmaps_base_oversubscribe=1
 own="$SCRATCH/ranks"
 cp "$RANKS" "$own"

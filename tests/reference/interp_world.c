@@ -53,6 +53,14 @@ static void wait_for_change(world *w)
     pthread_cond_broadcast(&w->changed);
 }
 
+static bool has_failed(world *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    bool failed = w->failed;
+    pthread_mutex_unlock(&w->mutex);
+    return failed;
+}
+
 /* False: a rank has failed, and will not come. */
 static bool meet(const interp_rank *r, sglplan_axes axes)
 {
@@ -282,7 +290,7 @@ static void hand_inputs(const interp *whole, interp_rank *r)
 static void *run_rank(void *user)
 {
     interp_rank *r = user;
-    r->good = interp_run(r->in, r->graph) && !r->world->failed;
+    r->good = interp_run(r->in, r->graph) && !has_failed(r->world);
     if (!r->good) give_up(r->world);
     return NULL;
 }

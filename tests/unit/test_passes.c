@@ -253,7 +253,7 @@ static sgl_status is_honest(const sglpass_context *context, const sglir_graph *i
     return copy_and_say(context, in, false, out);
 }
 
-static volatile sig_atomic_t interrupted;
+static atomic_int interrupted;
 
 static sgl_status asks_to_stop(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {

@@ -3,6 +3,7 @@
  * folder, on the CPU. */
 #include "session_case.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/time.h>

@@ -235,7 +235,7 @@ static void test_scan(void **state)
     const char *paths[] = { "good.u16", "scan.u16" };
     sgl_tokens_config config = config_of(paths, 2);
     sglstore_tokens *tokens;
-    volatile sig_atomic_t interrupted = 0;
+    atomic_int interrupted = 0;
     char message[256];
     config.vocab = 1000;
     write_tokens("good.u16", 2, 0, 1000, NULL);

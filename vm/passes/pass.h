@@ -5,7 +5,7 @@
 #ifndef SGLPASS_PASS_H
 #define SGLPASS_PASS_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "ir/ir.h"
 #include "plan/plan.h"
@@ -19,7 +19,7 @@ typedef struct sglpass_context {
      * SPACE_STATE, and members. What it names keeps its place; what is new comes behind. NULL: nothing yet. */
     const sglir_graph *layout;
     int64_t (*workspace)(const sglir_graph *g, sglir_id node); /* of the device; NULL: none needs any */
-    const volatile sig_atomic_t *interrupted;                  /* not 0: the host asks to stop; NULL: nobody can */
+    const atomic_int *interrupted;                             /* not 0: the host asks to stop; NULL: nobody can */
     int64_t give_back; /* bytes of the peak that recompute spares beyond what is marked: against a bound */
     /* Parameters, by the hash of their names, of which it was said that no gradient reaches them; what is in it is not said
      * again. NULL: nobody remembers beyond one graph. */

@@ -6,7 +6,6 @@
 #ifndef SGLSESSION_SESSION_H
 #define SGLSESSION_SESSION_H
 
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "exec/comm.h"
@@ -34,8 +33,8 @@ typedef struct sglsession_hook {
 struct sgl_vm {
     sglcore_env env;
     int threads;
-    volatile sig_atomic_t interrupted; /* what runs stops at the next step */
-    atomic_bool stop_now;              /* and replay between two instructions */
+    atomic_int interrupted; /* what runs stops at the next step */
+    atomic_bool stop_now;   /* and replay between two instructions */
     sglsession_link *hooks, *graphs, *plans, *sessions, *tokens;
     char *found_path, *found_meta; /* of sgl_checkpoint_find */
 };

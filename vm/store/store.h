@@ -11,7 +11,7 @@
 #ifndef SGLSTORE_STORE_H
 #define SGLSTORE_STORE_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "core/core.h"
 #include "core/io.h"
@@ -127,7 +127,7 @@ sgl_status sglstore_tokens_open(sglcore_env *env, const sgl_tokens_config *confi
 void sglstore_tokens_free(sglstore_tokens *tokens);
 /* Looks for tokens outside the vocabulary: in all of up to 1 GiB, beyond that in blocks of 1 MiB spread evenly, the first and
  * last of every file among them. Files in which none can be are not read. INTERRUPTED when *interrupted (NULL: never) is set. */
-sgl_status sglstore_tokens_scan(sglstore_tokens *tokens, const volatile sig_atomic_t *interrupted);
+sgl_status sglstore_tokens_scan(sglstore_tokens *tokens, const atomic_int *interrupted);
 sgl_status sglstore_tokens_train(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
 sgl_status sglstore_tokens_eval(sglstore_tokens *tokens, int64_t cursor, int32_t *inputs, int32_t *targets);
 /* Rows first .. first + count - 1 of such a batch alone, at their places in inputs and targets: what one rank of several needs. */

@@ -149,7 +149,7 @@ static bool all_fit(const sglstore_tokens *t, const sglstore_token_file *f)
 }
 
 static sgl_status scan_file(sglstore_tokens *t, sglstore_token_file *f, int64_t stride, void *data,
-                            const volatile sig_atomic_t *interrupted)
+                            const atomic_int *interrupted)
 {
     int64_t blocks = blocks_of(f);
     for (int64_t block = 0; block < blocks; block += stride) {
@@ -160,7 +160,7 @@ static sgl_status scan_file(sglstore_tokens *t, sglstore_token_file *f, int64_t 
     return (blocks - 1) % stride ? scan_block(t, f, blocks - 1, data) : SGL_OK;
 }
 
-sgl_status sglstore_tokens_scan(sglstore_tokens *t, const volatile sig_atomic_t *interrupted)
+sgl_status sglstore_tokens_scan(sglstore_tokens *t, const atomic_int *interrupted)
 {
     int64_t blocks = 0;
     for (int i = 0; i < t->file_count; i++) blocks += all_fit(t, &t->files[i]) ? 0 : blocks_of(&t->files[i]);
