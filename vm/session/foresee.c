@@ -2,8 +2,8 @@
  *
  * Comes in: a graph, a plan, the rates of a machine. Goes out: whether all exchanges would find their partners (an error with
  * both sides where not), and the time of a step. Programs are planned for the first and the last rank of every place along pp:
- * extents are cut the larger parts first, so that parts that are equal at both ends are equal everywhere between, and with them
- * the programs. Where they differ every rank of that place is planned.
+ * extents are cut the larger parts first, so that what lies between has parts between theirs. Where these two exchange alike, and
+ * take equal times, those between are taken to do so too (a run compares all of them, order.c); where not, each is planned.
  * Odd invariant: the session stays as it is: these programs are thrown away, and take no place in its sections. */
 #include "session/session.h"
 #include "tune/list.h"
