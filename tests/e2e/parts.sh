@@ -53,15 +53,24 @@ go_on zero 2 fsdp=2
 go_on states 2 fsdp=2 --set plan.zero=1
 go_on uneven 3 fsdp=3
 go_on crossed 4 dp=2,tp=2
+PIPE="--set plan.schedule=1f1b --set plan.micro=2"
+# shellcheck disable=SC2086
+go_on stages 2 pp=2 $PIPE
+# shellcheck disable=SC2086
+go_on zero_stages 4 pp=2,fsdp=2 --set plan.schedule=gpipe --set plan.micro=2
+[ -e stages/step-00000020/parameters.rank-00001.safetensors ] || fail "the second stage wrote nothing"
 [ -e heads/step-00000020/parameters.rank-00001.safetensors ] || fail "the second rank wrote nothing"
 [ ! -e crossed/step-00000020/parameters.rank-00002.safetensors ] || fail "a replica wrote parameters"
 
 # From one plan to the next, and the next: no sample is left out or seen twice.
 cp -r five chain
-for turn in '8 2 tp=2' '11 3 fsdp=3' '14 4 dp=2,fsdp=2' '16 1' '20 4 fsdp=2,tp=2'; do
+for turn in '8 2 tp=2' '11 3 fsdp=3' "13 4 pp=2,tp=2 $PIPE" '14 4 dp=2,fsdp=2' '16 1' '20 4 fsdp=2,tp=2'; do
     # shellcheck disable=SC2086
     set -- $turn
-    train chain "$2" "${3:-}" --resume chain --stop-at "$1"
+    step=$1 ranks=$2 mesh=${3:-}
+    shift $(($# < 3 ? $# : 3))
+    [ $# -gt 0 ] || set -- --set plan.schedule=none --set plan.micro=1
+    train chain "$ranks" "$mesh" "$@" --resume chain --stop-at "$step"
 done
 behind 5 one.log >expected.log
 near chain.log expected.log # a run that goes on adds to its log
@@ -72,6 +81,9 @@ sed 1d out >heads.eval
 run 0 eval whole
 sed 1d out >whole.eval
 same heads.eval whole.eval
+run 0 eval stages
+sed 1d out >stages.eval
+same stages.eval whole.eval
 run 0 generate heads --prompt the --tokens 4
 run 0 export heads --out heads.safetensors
 run 0 export whole --out whole.safetensors

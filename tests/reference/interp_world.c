@@ -268,6 +268,13 @@ bool interp_mesh(const interp_call *call)
 
 /* ---- the call ------------------------------------------------------------------------------------------------------- */
 
+/* What lives on another stage of a pipeline has no elements here. */
+static bool lives_elsewhere(const sglir_graph *g, const sglir_node *input)
+{
+    return sglir_attr_int(g, input, "home") != SGLIR_HOME_UNSAID &&
+           sglir_elements(sglir_type_of(g, input->out_first)) == 0;
+}
+
 static void hand_inputs(const interp *whole, interp_rank *r)
 {
     const sglir_graph *g = r->graph;
@@ -279,8 +286,11 @@ static void hand_inputs(const interp *whole, interp_rank *r)
         const int64_t *layout = sglir_attr_ints(g, node, "layout", &count);
         for (int i = 0; i < whole->input_count; i++) {
             if (strcmp(whole->inputs[i].name, name) != 0) continue;
+            const sglir_type *type = sglir_type_of(g, node->out_first);
             interp_tensor part =
-                interp_part_of(&whole->inputs[i].tensor, r->world->plan, r->rank, count ? layout : NULL);
+                lives_elsewhere(g, node)
+                    ? interp_tensor_new((sgl_dtype)type->dtype, type->rank, type->dims)
+                    : interp_part_of(&whole->inputs[i].tensor, r->world->plan, r->rank, count ? layout : NULL);
             interp_input(r->in, name, &part);
             interp_tensor_free(&part);
         }
@@ -312,7 +322,7 @@ bool interp_expected(const interp *whole, const sglplan *plan, int64_t rank, con
         sglir_id input = sglir_input_find(graph, name);
         const int64_t *layout =
             input == SGLIR_NONE ? NULL : sglir_attr_ints(graph, sglir_maker(graph, input), "layout", &count);
-        if (input == SGLIR_NONE) continue;
+        if (input == SGLIR_NONE || lives_elsewhere(graph, sglir_maker(graph, input))) continue;
         interp_named *to = &expected->updates[expected->update_count++];
         *to = (interp_named){ strdup(name),
                               interp_part_of(&whole->updates[i].tensor, plan, rank, count ? layout : NULL) };

@@ -76,18 +76,36 @@ static int count_op(const sglir_graph *g, sglir_op op)
     return count;
 }
 
-/* Every state is in one stage's graph, and in no other's. */
+static bool updates(const sglir_graph *g, const char *name)
+{
+    for (int64_t o = 0; o < g->outputs.count; o++) {
+        const sglir_output *output = &g->outputs.data[o];
+        if (output->role == SGLIR_UPDATE && strcmp(sglcore_string(g->strings, output->name), name) == 0) return true;
+    }
+    return false;
+}
+
+/* Every stage has every state by name, one of them its elements and its update. */
 static void check_states(const sglir_graph *g, sglir_graph *const *graphs, const sglplan *plan)
 {
     int64_t apart = sglplan_group_size(plan, ~(sglplan_axes)0) / plan->mesh[SGLIR_AXIS_PP];
     for (int64_t i = 0; i < g->outputs.count; i++) {
-        int held = 0;
+        int held = 0, updated = 0;
         const sglir_output *output = &g->outputs.data[i];
         const char *name = sglcore_string(g->strings, output->name);
         if (output->role != SGLIR_UPDATE) continue;
-        for (int64_t stage = 0; stage < plan->mesh[SGLIR_AXIS_PP]; stage++)
-            held += sglir_input_find(graphs[stage * apart], name) != SGLIR_NONE;
-        if (held != 1) fail_msg("%s is held by %d stages", name, held);
+        for (int64_t stage = 0; stage < plan->mesh[SGLIR_AXIS_PP]; stage++) {
+            const sglir_graph *of = graphs[stage * apart];
+            sglir_id input = sglir_input_find(of, name);
+            if (input == SGLIR_NONE) fail_msg("stage %d does not know %s", (int)stage, name);
+            int64_t home = sglir_home_of(of, sglir_value_at(of, input)->node);
+            bool whole = sglir_elements(sglir_type_of(of, input)) > 0;
+            if (home < 0 || home >= plan->mesh[SGLIR_AXIS_PP]) fail_msg("%s has no home", name);
+            if (whole != (home == stage)) fail_msg("stage %d, %s lives on %d", (int)stage, name, (int)home);
+            held += whole;
+            updated += updates(of, name);
+        }
+        if (held != 1 || updated != 1) fail_msg("%s is held by %d stages, and updated by %d", name, held, updated);
     }
 }
 

@@ -314,6 +314,17 @@ const double *sglir_attr_floats(const sglir_graph *g, const sglir_node *node, co
     return attr->count == 0 ? NULL : &g->floats.data[attr->as.first];
 }
 
+int64_t sglir_home_of(const sglir_graph *g, sglir_id input)
+{
+    return sglir_attr_int(g, sglir_node_at(g, input), "home");
+}
+
+void sglir_set_home(sglir_graph *g, sglir_id input, int64_t home)
+{
+    const sglir_attr *attr = find_attr(g, sglir_node_at(g, input), "home");
+    g->attrs.data[attr - g->attrs.data].as.i = home;
+}
+
 int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[16])
 {
     for (uint32_t i = 0; i < node->attr_count; i++) {

@@ -38,6 +38,8 @@ sgl_status sglir_infer_input(const sglir_infer *in)
     bool named_so = sglir_infer_attr(in, "name")->s[0] == '~', made = sglir_infer_int(in, "made") != 0;
     if (made && (role != SGL_STATE || !named_so))
         return sglir_infer_fail(in, "what a pass makes is a state whose name begins with ~");
+    if (sglir_infer_int(in, "home") < SGLIR_HOME_ALL)
+        return sglir_infer_fail(in, "there is no home %" PRId64, sglir_infer_int(in, "home"));
     if (named_so && !made) return sglir_infer_fail(in, "names that begin with ~ are those of states that passes make");
     return sglir_infer_made(in);
 }

@@ -319,6 +319,10 @@ static inline sglir_id sglir_arg(const sglir_graph *g, const sglir_node *node, u
 {
     return g->args.data[node->arg_first + i];
 }
+/* Where an INPUT lives, of the stages of a pipeline. One that has a home stays in the graph, whether it is read or not. */
+enum { SGLIR_HOME_UNSAID = -1, SGLIR_HOME_ALL = -2 };
+int64_t sglir_home_of(const sglir_graph *g, sglir_id input); /* of the node */
+void sglir_set_home(sglir_graph *g, sglir_id input, int64_t home);
 /* NULL: it is no part, or nobody said of what. */
 static inline const sglir_whole *sglir_whole_of(const sglir_graph *g, sglir_id value)
 {

@@ -158,10 +158,11 @@ static void put_attr(printer *p, const sglir_named *attr)
     }
 }
 
-/* Zero or empty, and so by default: not worth a word. */
+/* Zero, empty or -1 for none, and so by default: not worth a word. */
 static bool goes_without_saying(const sglir_schema_item *item, const sglir_named *attr)
 {
     if (item->value == NULL) return false;
+    if (item->value_length == 2 && strncmp(item->value, "-1", 2) == 0) return attr->kind == 'i' && attr->i == -1;
     bool nothing = item->value_length == 0 || (item->value_length == 1 && item->value[0] == '0');
     if (attr->kind == 's') return nothing && attr->s[0] == '\0';
     return nothing && attr->i == 0 && (attr->kind != 'f' || (attr->f == 0 && !signbit(attr->f)));

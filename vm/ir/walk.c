@@ -163,7 +163,9 @@ sgl_status sglir_mark_live(const sglir_graph *g, uint8_t *out)
     mark_updated_inputs(g, out);
     for (int64_t n = 0; n < g->nodes.count; n++) {
         uint16_t op = g->nodes.data[n].op;
-        if (op != SGLIR_OP_INPUT && (sglir_ops[op].flags & SGLIR_EFFECT)) mark_with_holders(g, (sglir_id)n, out);
+        bool acts = op == SGLIR_OP_INPUT ? sglir_home_of(g, (sglir_id)n) != SGLIR_HOME_UNSAID
+                                         : (sglir_ops[op].flags & SGLIR_EFFECT) != 0;
+        if (acts) mark_with_holders(g, (sglir_id)n, out);
     }
     for (int64_t n = g->nodes.count - 1; n >= 0; n--) {
         if (!out[n]) continue;

@@ -10,6 +10,7 @@
 
 #include "passes/pass.h"
 #include "passes/sections_gather.h"
+#include "plan/mesh.h"
 
 typedef struct emitter {
     sglcore_env *env;
@@ -59,6 +60,8 @@ static sgl_status emit_section(emitter *s, sglpass_section *sec)
         break;
     }
     sec->value = sglir_input(to, (sgl_role)sec->role, sec->name, &type);
+    SGLCORE_TRY(sglir_status(to));
+    sglir_set_home(to, sglir_value_at(to, sec->value)->node, sec->home);
     SGLCORE_TRY(emit_parts(s, sec));
     for (uint32_t i = 0; i < sec->count; i++) {
         sglir_id input = s->gathered.members.data[sec->first + i].input;
@@ -285,6 +288,7 @@ static sgl_status gather_graph(const sglpass_context *context, const sglir_graph
 {
     sglcore_env *env = context->env;
     emitter s = { .env = env, .gathered = { .env = env, .from = in, .layout = context->layout } };
+    s.gathered.stage = sglplan_mesh_coordinate(context->plan, context->rank).at[SGLIR_AXIS_PP];
     sglcore_arena arena = { .env = env };
     s.gathered.live = sglcore_arena_alloc(&arena, (size_t)in->nodes.count);
     s.gathered.member_of = sglcore_arena_alloc(&arena, (size_t)in->values.count * sizeof *s.gathered.member_of);

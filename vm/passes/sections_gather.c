@@ -33,6 +33,11 @@ static bool is_state(const sglir_graph *g, const sglir_node *node)
     return node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") != SGL_FEED;
 }
 
+static int64_t home_of(const sglir_graph *g, const sglir_node *input)
+{
+    return sglir_home_of(g, sglir_value_at(g, input->out_first)->node);
+}
+
 static int put_name(char *name, size_t size, const char *format, ...) SGL_PRINTF(3, 4);
 static int put_name(char *name, size_t size, const char *format, ...)
 {
@@ -44,10 +49,10 @@ static int put_name(char *name, size_t size, const char *format, ...)
 }
 
 /* name NULL: "section.<k>" with the first k that is free. */
-static sgl_status open_section(sglpass_gathering *s, const char *name, uint8_t dtype, int role)
+static sgl_status open_section(sglpass_gathering *s, const char *name, uint8_t dtype, int role, int64_t home)
 {
     sglpass_section made = {
-        .dtype = dtype, .role = (uint8_t)role, .first = (uint32_t)s->members.count, .value = SGLIR_NONE
+        .dtype = dtype, .role = (uint8_t)role, .first = (uint32_t)s->members.count, .home = home, .value = SGLIR_NONE
     };
     if (name != NULL && put_name(made.name, sizeof made.name, "%s", name) >= (int)sizeof made.name)
         return sglcore_fail(s->env, SGL_INTERNAL, "sections: the name '%s' of a section is too long", name);
@@ -119,6 +124,7 @@ static sgl_status take_section(sglpass_gathering *s, uint32_t id)
     const sglir_graph *layout = s->layout;
     const char *name = sglcore_string(layout->strings, id);
     sglir_id input = find_input(&s->placed, name);
+    const int64_t home = input == SGLIR_NONE ? SGLIR_HOME_UNSAID : home_of(layout, sglir_maker(layout, input));
     bool used = false, opened = false;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t m = 0; m < layout->members.count; m++) {
@@ -128,7 +134,7 @@ static sgl_status take_section(sglpass_gathering *s, uint32_t id)
             sglir_id value = live_state(s, mine);
             used = used || value != SGLIR_NONE;
             if (pass == 0) continue;
-            if (!opened) SGLCORE_TRY(open_section(s, name, known->type.dtype, known->role));
+            if (!opened) SGLCORE_TRY(open_section(s, name, known->type.dtype, known->role, home));
             opened = true;
             if (value != SGLIR_NONE && !sglir_type_equal(&known->type, sglir_type_of(s->from, value)))
                 return fail_known(s, mine, &known->type, sglir_type_of(s->from, value));
@@ -162,27 +168,31 @@ static sgl_status take_layout(sglpass_gathering *s)
     return SGL_OK;
 }
 
-static bool is_plain(const sglir_type *type)
+/* Neither split nor another stage's. */
+static bool is_plain(const sglpass_gathering *s, const sglir_node *input)
 {
-    sglir_type plain = sglir_type_make((sgl_dtype)type->dtype, type->rank, type->dims);
-    return sglir_type_equal(type, &plain);
+    const sglir_type *type = sglir_type_of(s->from, input->out_first);
+    const sglir_type plain = sglir_type_make((sgl_dtype)type->dtype, type->rank, type->dims);
+    const int64_t home = home_of(s->from, input);
+    return sglir_type_equal(type, &plain) && (home < 0 || home == s->stage);
 }
 
 /* Whether the pack gathers states of one role, each once, that have no place yet. */
 static bool may_gather(sglpass_gathering *s, const sglir_node *pack)
 {
     const sglir_graph *g = s->from;
-    int64_t role = -1;
+    int64_t role = -1, home = SGLIR_HOME_UNSAID;
     bool good = true;
     uint32_t marked = 0;
     for (; marked < pack->arg_count && good; marked++) {
         sglir_id input = sglpass_input_of(g, sglir_arg(g, pack, marked));
         good = input != SGLIR_NONE && is_state(g, sglir_maker(g, input)) && s->member_of[input] == SGLPASS_NO_MEMBER &&
-               is_plain(sglir_type_of(g, input));
+               is_plain(s, sglir_maker(g, input));
         if (!good) break;
-        int64_t mine = sglir_attr_int(g, sglir_maker(g, input), "role");
-        good = role < 0 || role == mine;
+        int64_t mine = sglir_attr_int(g, sglir_maker(g, input), "role"), lives = home_of(g, sglir_maker(g, input));
+        good = role < 0 || (role == mine && home == lives);
         role = mine;
+        home = lives;
         s->member_of[input] = SGLPASS_ALONE; /* a second time is seen */
     }
     for (uint32_t i = 0; i < marked; i++) s->member_of[sglpass_input_of(g, sglir_arg(g, pack, i))] = SGLPASS_NO_MEMBER;
@@ -196,8 +206,8 @@ static sgl_status gather_packs(sglpass_gathering *s)
         const sglir_node *pack = &g->nodes.data[n];
         if (pack->op != SGLIR_OP_PACK || !s->live[n] || pack->region != 0 || !may_gather(s, pack)) continue;
         const sglir_node *first = sglir_maker(g, sglpass_input_of(g, sglir_arg(g, pack, 0)));
-        SGLCORE_TRY(
-            open_section(s, NULL, sglir_type_of(g, first->out_first)->dtype, (int)sglir_attr_int(g, first, "role")));
+        SGLCORE_TRY(open_section(s, NULL, sglir_type_of(g, first->out_first)->dtype,
+                                 (int)sglir_attr_int(g, first, "role"), home_of(g, first)));
         for (uint32_t i = 0; i < pack->arg_count; i++)
             SGLCORE_TRY(add_input(s, sglpass_input_of(g, sglir_arg(g, pack, i))));
     }
@@ -213,8 +223,9 @@ static sgl_status gather_parameters(sglpass_gathering *s)
             const sglir_node *node = &g->nodes.data[n];
             if (node->op != SGLIR_OP_INPUT || !s->live[n] || sglir_attr_int(g, node, "role") != SGL_PARAMETER) continue;
             const sglir_type *type = sglir_type_of(g, node->out_first);
-            if (type->dtype != dtype || s->member_of[node->out_first] != SGLPASS_NO_MEMBER || !is_plain(type)) continue;
-            if (!opened) SGLCORE_TRY(open_section(s, NULL, (uint8_t)dtype, SGL_PARAMETER));
+            if (type->dtype != dtype || s->member_of[node->out_first] != SGLPASS_NO_MEMBER || !is_plain(s, node))
+                continue;
+            if (!opened) SGLCORE_TRY(open_section(s, NULL, (uint8_t)dtype, SGL_PARAMETER, home_of(g, node)));
             opened = true;
             SGLCORE_TRY(add_input(s, node->out_first));
         }

@@ -22,6 +22,7 @@ typedef struct sglpass_section {
     uint8_t dtype, role;
     uint32_t first, count; /* members, in order */
     int64_t elements;
+    int64_t home;          /* of its INPUT */
     sglir_id value, parts; /* in the new graph: the INPUT, the first result of its UNPACK */
 } sglpass_section;
 
@@ -30,6 +31,7 @@ enum { SGLPASS_ALONE = INT32_MAX - 1, SGLPASS_NO_MEMBER = INT32_MAX }; /* larger
 typedef struct sglpass_gathering {
     sglcore_env *env;
     const sglir_graph *from, *layout;
+    int64_t stage;                       /* of this rank: what lives on another stands alone */
     uint8_t *live;                       /* per node of `from` */
     uint32_t *member_of;                 /* per value of `from`: index of its member, or one of the two above */
     SGLCORE_VEC(sglpass_member) members; /* by section */

@@ -99,7 +99,7 @@ bool sglpass_emit_extreme(sglpass_sharder *s, const sglpass_way *run, sglir_id x
 /* How the node runs where it costs least; forms are pushed onto s->forms. */
 sgl_status sglpass_choose(sglpass_sharder *s, sglir_id node, sglpass_way *run);
 /* The same where result 0 is wanted in this form, which is split where its first one is whole: false when the node cannot be
- * run so from what its arguments are. */
+ * run so from what its arguments are, or memory ran out, which sticks to the new graph. */
 bool sglpass_choose_along(sglpass_sharder *s, sglir_id node, const sglpass_form *wanted, sglpass_way *run);
 sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run);
 sgl_status sglpass_emit_input(sglpass_sharder *s, sglir_id node);

@@ -396,7 +396,8 @@ bool sglpass_choose_along(sglpass_sharder *s, sglir_id id, const sglpass_form *w
     double price = 0;
     run->node = id;
     read_labels(s, id, &c.labels);
-    if (open_choice(&c, run) != SGL_OK || sglpass_axes_of(wanted, SGLPASS_PARTIAL) != 0) return false;
+    if (sglir_stick(s->to, open_choice(&c, run)) != SGL_OK || sglpass_axes_of(wanted, SGLPASS_PARTIAL) != 0)
+        return false;
     if (generates && !makes_parts(c.node, wanted)) return false;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         for (uint32_t i = 0; i < c.node->arg_count && wanted->at[axis] < 0; i++)

@@ -475,7 +475,7 @@ static bool remake(sglpass_sharder *s, sglir_id value, const sglpass_form *want,
             return false;
     }
     int64_t forms = s->forms.count;
-    bool can = sglpass_choose_along(s, at->node, want, &run) && sglpass_emit(s, &run) == SGL_OK;
+    bool can = sglpass_choose_along(s, at->node, want, &run) && sglir_stick(s->to, sglpass_emit(s, &run)) == SGL_OK;
     s->forms.count = forms;
     const sglpass_made *found = can ? find(s, value, want) : NULL;
     if (found) *made = found->made;

@@ -17,6 +17,14 @@ static sgl_status prepare(sglpass_stages *s)
     return s->module && s->chain && s->place && s->loop_of ? SGL_OK : SGL_OUT_OF_MEMORY;
 }
 
+/* Whether the session has states on some of the stages: then what comes after must leave them there. */
+static bool has_homes(const sglir_graph *layout)
+{
+    for (int64_t n = 0; layout && n < layout->nodes.count; n++)
+        if (sglir_home_of(layout, (sglir_id)n) != SGLIR_HOME_UNSAID) return true;
+    return false;
+}
+
 /* *out NULL: there is nothing to cut. */
 static sgl_status stage_graph(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
@@ -31,6 +39,7 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
     bool any = false;
     sgl_status status = prepare(&s);
     if (status == SGL_OK) status = sglpass_stages_cut(&s, &any);
+    any = any || has_homes(context->layout);
     if (status == SGL_OK && any) status = sglpass_stages_assign(&s);
     if (status == SGL_OK && any) status = sglpass_stages_emit(&s, here, out);
     sglcore_vec_free(s.env, &s.loops);
@@ -45,7 +54,7 @@ sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_grap
     sglir_graph *clean; /* what is dead wants nothing */
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "stages", NULL, NULL, &clean));
     const int64_t stages = context->plan->mesh[SGLIR_AXIS_PP];
-    if (stages <= 1 || context->plan->schedule == SGLPLAN_UNSTAGED) {
+    if (!sglplan_is_staged(context->plan)) {
         *out = clean;
         sglpass_say(context, in, clean, false);
         return SGL_OK;

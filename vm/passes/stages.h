@@ -58,7 +58,9 @@ static inline int sglpass_stage_of(const sglpass_stages *s, int32_t position)
     return position < s->stages ? position : 2 * s->stages - 1 - position;
 }
 
-/* Fills module and cut. INVALID_ARGUMENT: the forward has fewer modules than there are stages. *any: it has some; a graph of none (initial
+/* Where the session's layout has a state of this name; false: nowhere yet. */
+bool sglpass_stages_known_home(const sglpass_stages *s, const char *name, int64_t *home);
+/* Fills module and cut: modules whose states have homes stand there, others are balanced. INVALID_ARGUMENT: the forward has fewer modules than there are stages. *any: it has some; a graph of none (initial
  * weights) is no model's. */
 sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any);
 /* Finds the loops to unroll, and fills place. */

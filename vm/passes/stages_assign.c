@@ -31,12 +31,28 @@ static sglir_id parameter_of(const sglir_graph *g, const sglir_node *input)
     return slash ? sglir_input_find(g, slash + 1) : SGLIR_NONE;
 }
 
-/* A number that is no parameter's (steps skipped, a loss scale) is held by all. */
-static bool lives_somewhere(const sglir_graph *g, const sglir_node *input)
+bool sglpass_stages_known_home(const sglpass_stages *s, const char *name, int64_t *home)
 {
-    int64_t role = sglir_attr_int(g, input, "role");
-    if (role != SGL_STATE) return role != SGL_FEED;
-    return sglir_type_of(g, input->out_first)->rank > 0 || parameter_of(g, input) != SGLIR_NONE;
+    const sglir_graph *layout = s->context->layout;
+    sglir_id input = layout ? sglir_input_find(layout, name) : SGLIR_NONE;
+    for (int64_t m = 0; layout && input == SGLIR_NONE && m < layout->members.count; m++) {
+        const sglir_member *member = &layout->members.data[m];
+        if (strcmp(sglcore_string(layout->strings, member->name), name) == 0)
+            input = sglir_input_find(layout, sglcore_string(layout->strings, member->section));
+    }
+    if (input == SGLIR_NONE) return false;
+    *home = sglir_home_of(layout, sglir_value_at(layout, input)->node);
+    return true;
+}
+
+/* A number that is no parameter's (steps skipped, a loss scale) is held by all. */
+static bool lives_somewhere(const sglpass_stages *s, const sglir_node *input)
+{
+    int64_t role = sglir_attr_int(s->from, input, "role"), home;
+    if (role == SGL_FEED) return false;
+    if (sglpass_stages_known_home(s, sglir_attr_string(s->from, input, "name"), &home)) return home != SGLIR_HOME_ALL;
+    return role != SGL_STATE || sglir_type_of(s->from, input->out_first)->rank > 0 ||
+           parameter_of(s->from, input) != SGLIR_NONE;
 }
 
 /* ---- loops ------------------------------------------------------------------------------------------------------------------- */
@@ -210,7 +226,7 @@ static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *
         const sglir_node *node = sglir_node_at(g, id);
         reader r = { .s = s, .bound = bound, .most = SGLPASS_STAGES_FREE };
         sglpass_stages_each_use(s, id, read_position, &r);
-        bool is = node->op == SGLIR_OP_INPUT ? lives_somewhere(g, node) : r.outside;
+        bool is = node->op == SGLIR_OP_INPUT ? lives_somewhere(s, node) : r.outside;
         for (uint32_t k = 0; k < node->out_count; k++) bound[node->out_first + k] = is;
         bool unrolls = is && node->op == SGLIR_OP_SCAN && s->micro > 1 && sglir_attr_int(g, node, "steps") == s->micro;
         if (!unrolls) continue;
@@ -264,19 +280,36 @@ static void find_wishes(const sglpass_stages *s, int32_t *wanted)
     }
 }
 
-static void place_inputs(sglpass_stages *s, const int32_t *wanted)
+/* Where the session has it, else where it is wanted first. */
+static sgl_status place_input(sglpass_stages *s, const sglir_node *input, int32_t wanted)
+{
+    const char *name = sglir_attr_string(s->from, input, "name");
+    int64_t home;
+    s->place[input->out_first] = wanted == SGLPASS_STAGES_UNSAID ? 0 : wanted;
+    if (!sglpass_stages_known_home(s, name, &home)) return SGL_OK;
+    s->place[input->out_first] = (int32_t)home;
+    if (home >= 0 && home < s->stages) return SGL_OK;
+    return sglcore_fail(
+        s->env, SGL_TYPE,
+        "%s: an earlier program of this session has it on every stage, and program \"%s\" on one of %d; "
+        "freeze the program that trains first",
+        name, sglcore_string(s->from->strings, s->from->name), s->stages);
+}
+
+static sgl_status place_inputs(sglpass_stages *s, const int32_t *wanted)
 {
     const sglir_graph *g = s->from;
     for (int turn = 0; turn < 2; turn++) { /* parameters, then what is kept of them */
         for (int64_t n = 0; n < g->nodes.count; n++) {
             const sglir_node *node = &g->nodes.data[n];
-            if (node->op != SGLIR_OP_INPUT || !lives_somewhere(g, node)) continue;
-            sglir_id value = node->out_first, of = parameter_of(g, node);
+            if (node->op != SGLIR_OP_INPUT || !lives_somewhere(s, node)) continue;
+            sglir_id of = parameter_of(g, node);
             bool is_state = sglir_attr_int(g, node, "role") == SGL_STATE && of != SGLIR_NONE;
             if (is_state != (turn == 1)) continue;
-            s->place[value] = is_state ? s->place[of] : wanted[value] == SGLPASS_STAGES_UNSAID ? 0 : wanted[value];
+            SGLCORE_TRY(place_input(s, node, is_state ? s->place[of] : wanted[node->out_first]));
         }
     }
+    return SGL_OK;
 }
 
 typedef struct meeting {
@@ -346,7 +379,7 @@ sgl_status sglpass_stages_assign(sglpass_stages *s)
     sglir_count_uses(g, uses);
     SGLCORE_TRY(find_bound(s, bound, uses, wanted));
     find_wishes(s, wanted);
-    place_inputs(s, wanted);
+    SGLCORE_TRY(place_inputs(s, wanted));
     place_top(s, bound);
     return SGL_OK;
 }

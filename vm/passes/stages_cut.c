@@ -111,20 +111,62 @@ static sgl_status balance(sglpass_stages *s, const modules *m)
     return SGL_OK;
 }
 
+/* The last home of what a module reads, directly or cast: homes as many as modules, FREE where it reads nothing that has one. */
+static sgl_status find_homes(sglpass_stages *s, int32_t *homes, bool *any)
+{
+    const sglir_graph *g = s->from;
+    int32_t *reach = sglcore_arena_alloc(&s->arena, (size_t)g->values.count * sizeof *reach);
+    if (!reach) return SGL_OUT_OF_MEMORY;
+    for (int64_t v = 0; v < g->values.count; v++) reach[v] = SGLPASS_STAGES_FREE;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        int64_t last = SGLPASS_STAGES_FREE;
+        if (sglir_is_made_by(g, node, "autodiff")) continue;
+        if (node->op == SGLIR_OP_INPUT) (void)sglpass_stages_known_home(s, sglir_attr_string(g, node, "name"), &last);
+        for (uint32_t i = 0; i < node->arg_count; i++)
+            if (reach[sglir_arg(g, node, i)] > last) last = reach[sglir_arg(g, node, i)];
+        if (last < 0) continue;
+        *any = true;
+        if (s->module[n] > 0 && homes[s->module[n] - 1] < last) homes[s->module[n] - 1] = (int32_t)last;
+        for (uint32_t r = 0; r < node->out_count && s->module[n] == 0; r++) reach[node->out_first + r] = (int32_t)last;
+    }
+    return SGL_OK;
+}
+
+/* Modules stand with their states where the session has these, but never before the module before them. */
+static sgl_status follow_homes(sglpass_stages *s, int64_t count, bool *any)
+{
+    int32_t *homes = sglcore_arena_alloc(&s->arena, (size_t)count * sizeof *homes);
+    if (!homes) return SGL_OUT_OF_MEMORY;
+    for (int64_t i = 0; i < count; i++) homes[i] = SGLPASS_STAGES_FREE;
+    SGLCORE_TRY(find_homes(s, homes, any));
+    for (int64_t i = 0; i < count; i++) {
+        int32_t before = i > 0 ? s->cut[i - 1] : 0;
+        s->cut[i] = homes[i] > before ? homes[i] : before;
+    }
+    return SGL_OK;
+}
+
+static sgl_status cut_between(sglpass_stages *s, const modules *m)
+{
+    bool known = false;
+    s->cut = sglcore_arena_alloc(&s->arena, (size_t)m->names.count * sizeof *s->cut);
+    if (!s->cut) return SGL_OUT_OF_MEMORY;
+    SGLCORE_TRY(follow_homes(s, m->names.count, &known));
+    if (known) return SGL_OK;
+    if (m->names.count >= s->stages) return balance(s, m);
+    return sglcore_fail(
+        s->env, SGL_INVALID_ARGUMENT,
+        "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages", s->stages,
+        sglcore_string(s->from->strings, s->from->name), (long long)m->names.count);
+}
+
 sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any)
 {
     modules m = { 0 };
     sgl_status status = find_modules(s, &m);
     *any = m.names.count > 0;
-    if (status == SGL_OK && *any && m.names.count < s->stages)
-        status = sglcore_fail(
-            s->env, SGL_INVALID_ARGUMENT,
-            "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages",
-            s->stages, sglcore_string(s->from->strings, s->from->name), (long long)m.names.count);
-    if (status == SGL_OK && *any) {
-        s->cut = sglcore_arena_alloc(&s->arena, (size_t)m.names.count * sizeof *s->cut);
-        status = s->cut ? balance(s, &m) : SGL_OUT_OF_MEMORY;
-    }
+    if (status == SGL_OK && *any) status = cut_between(s, &m);
     sglcore_vec_free(s->env, &m.names);
     sglcore_vec_free(s->env, &m.weights);
     return status;

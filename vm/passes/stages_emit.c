@@ -6,6 +6,7 @@
  * invariant: each send and its receive have one place in an order that all stages share, so that they would come through even if
  * every send waited for its receive. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "passes/stages.h"
 
@@ -235,17 +236,51 @@ static void hand_results(emitter *e, sglir_id id, int64_t micro)
 
 /* ---- the walk -------------------------------------------------------------------------------------------------------------------- */
 
+/* The input as a stage has it that does nothing with it: a host names the same feeds and states on all of them. */
+static void emit_empty(emitter *e, const sglir_node *input, int64_t home)
+{
+    const sglir_type *type = sglir_type_of(e->from, input->out_first);
+    int64_t dims[SGL_MAX_RANK] = { 0 };
+    for (int d = 1; d < type->rank; d++) dims[d] = type->dims[d];
+    sglir_named attrs[16];
+    int count = sglir_attrs_named(e->from, input, attrs);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(attrs[i].name, "dims") == 0) attrs[i] = SGLIR_INTS("dims", type->rank, dims);
+        if (strcmp(attrs[i].name, "home") == 0) attrs[i] = SGLIR_I("home", home);
+    }
+    sglir_set_origin_of(e->to, &e->from->origins.data[input->origin], e->from);
+    sglir_emit(e->to, SGLIR_OP_INPUT, NULL, 0, attrs, count, NULL);
+}
+
+/* Every stage has every input that any of them wants; what lives on another has no elements here, a number its one. */
+static void visit_input(emitter *e, sglir_id id)
+{
+    const sglir_node *input = sglir_node_at(e->from, id);
+    const int32_t stage = e->s->place[input->out_first];
+    const uint64_t wanted = e->wanted[input->out_first];
+    const bool is_feed = sglir_attr_int(e->from, input, "role") == SGL_FEED;
+    const bool here = stage >= 0 ? stage == e->here : !is_feed || (wanted >> e->here & 1) != 0;
+    const int64_t home = stage >= 0 ? stage : SGLIR_HOME_ALL;
+    if (e->marks || (is_feed && wanted == 0)) return;
+    if (e->map[input->out_first] == SGLIR_NONE && !here && sglir_type_of(e->from, input->out_first)->rank > 0) {
+        emit_empty(e, input, home);
+        hand_results(e, id, 0);
+        return;
+    }
+    if (e->map[input->out_first] == SGLIR_NONE) make(e, id, 0, e->here);
+    if (e->to->status == SGL_OK) sglir_set_home(e->to, sglir_value_at(e->to, e->map[input->out_first])->node, home);
+    hand_results(e, id, 0);
+}
+
 static void visit_node(emitter *e, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(e->from, id);
     int32_t stage = node->out_count > 0 ? e->s->place[node->out_first] : SGLPASS_STAGES_FREE;
-    bool is_input = node->op == SGLIR_OP_INPUT;
     if (e->marks) {
         if (stage >= 0) want_uses(e, id, 0, stage);
         return;
     }
-    bool held = is_input && stage < 0 && (e->wanted[node->out_first] >> e->here & 1) != 0;
-    if ((stage == e->here || held) && e->map[node->out_first] == SGLIR_NONE) make(e, id, 0, e->here);
+    if (stage == e->here && e->map[node->out_first] == SGLIR_NONE) make(e, id, 0, e->here);
     hand_results(e, id, 0);
 }
 
@@ -320,6 +355,8 @@ static void visit_all(emitter *e)
         const sglir_node *loop = loop_at(e, top->nodes.data[i]);
         if (loop)
             visit_loop(e, loop);
+        else if (sglir_node_at(e->from, top->nodes.data[i])->op == SGLIR_OP_INPUT)
+            visit_input(e, top->nodes.data[i]);
         else
             visit_node(e, top->nodes.data[i]);
     }

@@ -40,6 +40,12 @@ typedef struct sglplan {
 #define SGLPLAN_SCALE_IN_A_ROW "~loss_scale.in_a_row"
 #define SGLPLAN_SCALE_FIRST "~loss_scale.first"
 
+/* Whether stages along pp take turns. */
+static inline bool sglplan_is_staged(const sglplan *plan)
+{
+    return plan->schedule != SGLPLAN_UNSTAGED && plan->mesh[SGLIR_AXIS_PP] > 1;
+}
+
 void sglplan_init(sglplan *plan);
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field);
 bool sglplan_disables(const sglplan *plan, const char *pass);

@@ -264,7 +264,7 @@ static sgl_status begin_unwritten(sgl_session *session, const saved *s, const ch
 {
     for (int64_t i = 0; i < s->states.count; i++) {
         const sglsession_state *state = &s->states.data[i];
-        if (!state->made || s->places.data[i].written) continue;
+        if (!state->made || state->bytes == 0 || s->places.data[i].written) continue;
         SGLCORE_TRY(sglsession_begin_state(session, state));
         sglcore_log(&session->vm->env, SGL_LOG_INFO, "%s: %s is not in it and begins as %g", path, state->name,
                     state->initial);

@@ -3,7 +3,8 @@
  * Comes in: a traced graph with a plan that splits some of its parameters and states. Goes out: of each its whole type and the
  * box that a rank of the mesh has; an error where a program would have a state in other parts than the session has it; the
  * whole, gathered over the ranks. Odd invariant: what is kept is how a state is cut, of which every rank works out all parts
- * by itself; several ranks may have the same part, and the first of them speaks for it. */
+ * by itself; several ranks may have the same part, and the first of them speaks for it. Of what lives on one stage of a pipeline
+ * the others have nothing; a number has its one element there too, which means nothing. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static bool split_of(const sglplan *plan, const sglir_graph *traced, const sglir
 {
     const sglir_type *type = sglir_type_of(traced, node->out_first);
     uint64_t named;
-    *split = (sglsession_split){ .name = hash_of(sglir_attr_string(traced, node, "name")) };
+    *split = (sglsession_split){ .name = hash_of(sglir_attr_string(traced, node, "name")), .stage = -1 };
     split->whole.dtype = (sgl_dtype)type->dtype;
     split->whole.rank = type->rank;
     memcpy(split->whole.dims, type->dims, sizeof split->whole.dims);
@@ -36,12 +37,24 @@ static bool split_of(const sglplan *plan, const sglir_graph *traced, const sglir
     return sglpass_split_input(plan, traced, node, split->at, &named);
 }
 
-sglstore_box sglsession_box(const sglsession_split *split, int64_t rank)
+static sglplan plan_of(const sglsession_split *split)
 {
     sglplan plan;
-    sglstore_box box = { .offsets = { 0 } };
     sglplan_init(&plan);
     memcpy(plan.mesh, split->mesh, sizeof plan.mesh);
+    return plan;
+}
+
+static bool lives_with(const sglsession_split *split, const sglplan_coordinate *at)
+{
+    return split->stage < 0 || at->at[SGLIR_AXIS_PP] == split->stage;
+}
+
+sglstore_box sglsession_box(const sglsession_split *split, int64_t rank)
+{
+    const sglplan plan = plan_of(split);
+    const sglplan_coordinate coordinate = sglplan_mesh_coordinate(&plan, rank);
+    sglstore_box box = { .offsets = { 0 } };
     for (int d = 0; d < split->whole.rank; d++) {
         sglplan_axes axes = 0;
         for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
@@ -50,18 +63,22 @@ sglstore_box sglsession_box(const sglsession_split *split, int64_t rank)
         box.offsets[d] = part.offset;
         box.dims[d] = part.size;
     }
+    if (split->whole.rank > 0 && !lives_with(split, &coordinate)) {
+        box.offsets[0] = 0;
+        box.dims[0] = 0;
+    }
     return box;
 }
 
 bool sglsession_has_first(const sglsession_split *split, int64_t rank)
 {
-    sglplan plan;
-    sglplan_init(&plan);
-    memcpy(plan.mesh, split->mesh, sizeof plan.mesh);
+    const sglplan plan = plan_of(split);
     const sglplan_coordinate at = sglplan_mesh_coordinate(&plan, rank);
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
-        if (axis != SGLIR_AXIS_MICRO && split->at[axis] < 0 && at.at[axis] != 0) return false;
-    return true;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        const bool stages = axis == SGLIR_AXIS_PP && split->stage >= 0;
+        if (axis != SGLIR_AXIS_MICRO && !stages && split->at[axis] < 0 && at.at[axis] != 0) return false;
+    }
+    return lives_with(split, &at);
 }
 
 static int64_t mesh_ranks(const sglsession_split *split)
@@ -76,11 +93,14 @@ static int64_t mesh_ranks(const sglsession_split *split)
 static const char *split_text(const sglsession_split *split, char *text, size_t size)
 {
     size_t length = 0;
+    if (split && split->stage >= 0)
+        length = (size_t)snprintf(text, size, "on stage %lld of %lld", (long long)split->stage,
+                                  (long long)split->mesh[SGLIR_AXIS_PP]);
     for (int axis = 0; split && axis < SGLIR_AXIS_COUNT && length < size; axis++) {
         if (split->at[axis] < 0) continue;
-        const int more =
-            snprintf(text + length, size - length, "%sdimension %d over %s=%lld", length ? ", " : "split along ",
-                     split->at[axis], sglir_axis_name(axis), (long long)split->mesh[axis]);
+        const int more = snprintf(text + length, size - length, "%sdimension %d over %s=%lld",
+                                  length ? ", split along " : "split along ", split->at[axis], sglir_axis_name(axis),
+                                  (long long)split->mesh[axis]);
         if (more > 0) length += (size_t)more;
     }
     return length ? text : "whole";
@@ -91,6 +111,7 @@ static bool cut_alike(const sglsession_split *a, const sglsession_split *b)
 {
     if (memcmp(a->at, b->at, sizeof a->at) == 0 && memcmp(a->mesh, b->mesh, sizeof a->mesh) == 0) return true;
     if (mesh_ranks(a) != mesh_ranks(b)) return false;
+    if (a->whole.rank == 0) return a->stage == b->stage;
     for (int64_t r = 0; r < mesh_ranks(a); r++) {
         const sglstore_box one = sglsession_box(a, r), other = sglsession_box(b, r);
         if (!sglstore_box_equal(a->whole.rank, &one, &other)) return false;
@@ -105,18 +126,31 @@ sgl_status sglsession_check_split(const sgl_session *session, const sglir_graph 
     const char *name = sglir_attr_string(traced, node, "name");
     const sglsession_split *has = sglsession_split_find(session, name);
     const bool is_split = split_of(plan, traced, node, &wanted);
-    if (has && is_split ? cut_alike(has, &wanted) : !has && !is_split) return SGL_OK;
+    if (has && sglplan_is_staged(plan)) wanted.stage = has->stage; /* the pass leaves it where the session has it */
+    if (has ? cut_alike(has, &wanted) : !is_split) return SGL_OK;
     char a[256], b[256];
     return sglcore_fail(traced->env, SGL_TYPE,
                         "%s: the plan of program \"%s\" has it %s, that of program \"%s\" of this session has it %s: "
                         "programs of one session must have a state in the same parts",
-                        name, sglcore_string(traced->strings, traced->name),
-                        split_text(is_split ? &wanted : NULL, a, sizeof a), brought_by, split_text(has, b, sizeof b));
+                        name, sglcore_string(traced->strings, traced->name), split_text(&wanted, a, sizeof a),
+                        brought_by, split_text(has, b, sizeof b));
+}
+
+/* The stage on which the graph has the state, itself or in a section; below 0: on every one. */
+static int64_t home_of(const sglir_graph *placed, const char *name)
+{
+    sglir_id input = sglir_input_find(placed, name);
+    for (int64_t m = 0; input == SGLIR_NONE && m < placed->members.count; m++) {
+        const sglir_member *member = &placed->members.data[m];
+        if (strcmp(sglcore_string(placed->strings, member->name), name) == 0)
+            input = sglir_input_find(placed, sglcore_string(placed->strings, member->section));
+    }
+    return input == SGLIR_NONE ? SGLIR_HOME_UNSAID : sglir_home_of(placed, sglir_value_at(placed, input)->node);
 }
 
 /* The residual of a parameter's gradient, which a pass makes where the plan compresses it. */
-static sgl_status keep_residual(sgl_session *session, const sglplan *plan, const sglir_type *type,
-                                const char *parameter)
+static sgl_status keep_residual(sgl_session *session, const sglplan *plan, const sglir_graph *placed,
+                                const sglir_type *type, const char *parameter)
 {
     sglcore_env *env = &session->vm->env;
     sglcore_text name = { 0 };
@@ -133,6 +167,7 @@ static sgl_status keep_residual(sgl_session *session, const sglplan *plan, const
     sgl_status status = sglcore_text_add(env, &name, SGLPLAN_RESIDUAL "%s", parameter);
     if (status == SGL_OK) {
         split.name = hash_of(name.data);
+        split.stage = home_of(placed, name.data);
         if (!sglsession_split_find(session, name.data)) status = sglcore_vec_push(env, &session->splits, split);
     }
     sglcore_text_free(env, &name);
@@ -146,7 +181,8 @@ static bool has_layout(const sglir_type *type)
     return false;
 }
 
-sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *traced, const sglplan *plan)
+sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *traced, const sglir_graph *placed,
+                                  const sglplan *plan)
 {
     sglcore_env *env = &session->vm->env;
     const sglir_region *top = &traced->regions.data[0];
@@ -159,8 +195,10 @@ sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *trace
             return sglcore_fail(env, SGL_UNSUPPORTED,
                                 "%s: the graph splits it over ranks by itself; the plan's layouts say how", name);
         if (sglir_attr_int(traced, node, "role") == SGL_PARAMETER)
-            SGLCORE_TRY(keep_residual(session, plan, sglir_type_of(traced, node->out_first), name));
-        if (!split_of(plan, traced, node, &split)) continue;
+            SGLCORE_TRY(keep_residual(session, plan, placed, sglir_type_of(traced, node->out_first), name));
+        const bool is_split = split_of(plan, traced, node, &split);
+        split.stage = home_of(placed, name);
+        if (!is_split && split.stage < 0) continue;
         if (sglsession_split_find(session, name)) continue;
         if (split.whole.dtype == SGL_I4)
             return sglcore_fail(env, SGL_UNSUPPORTED,
@@ -217,6 +255,14 @@ static sgl_status gather_whole(sgl_session *session, const sglsession_state *sta
     return SGL_OK;
 }
 
+/* The first rank that has a part: of all parts that is the largest. */
+static int64_t first_of(const sglsession_split *split)
+{
+    int64_t rank = 0;
+    while (!sglsession_has_first(split, rank)) rank++;
+    return rank;
+}
+
 sgl_status sglsession_read_whole(sgl_session *session, const sglsession_state *state, void *whole)
 {
     sglcore_env *env = &session->vm->env;
@@ -228,7 +274,7 @@ sgl_status sglsession_read_whole(sgl_session *session, const sglsession_state *s
         return sglcore_fail(env, SGL_WRONG_STATE,
                             "state '%s' lies in parts on %lld ranks, and this process is alone: it has one of them",
                             state->name, (long long)mesh_ranks(state->split));
-    const sglstore_box largest = sglsession_box(state->split, 0); /* of parts the first is no smaller than any */
+    const sglstore_box largest = sglsession_box(state->split, first_of(state->split));
     const size_t bytes = (size_t)bytes_of(state->split, &largest) + 1;
     char *part = sglcore_alloc(env, bytes);
     sgl_status status = part ? gather_whole(session, state, part, whole) : SGL_OUT_OF_MEMORY;

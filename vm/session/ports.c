@@ -22,6 +22,10 @@ static sgl_status lay_feed(sgl_program *program, sglexec_port *port, const char 
     sglcore_env *env = &program->session->vm->env;
     const sglir_type *placed = sglir_type_of(program->placed, sglir_input_find(program->placed, name));
     bool split = false;
+    if (sglir_elements(placed) == 0 && placed->rank == whole->rank) { /* another stage's */
+        memcpy(port->whole, whole->dims, sizeof port->whole);
+        return SGL_OK;
+    }
     for (int d = 0; d < whole->rank; d++) {
         sglplan_axes axes = 0;
         for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {

@@ -241,7 +241,7 @@ static sgl_status bind_program(sgl_program *program, const sgl_graph *graph)
     sgl_session *session = program->session;
     const int64_t *bytes = program->program->space_bytes, splits = session->splits.count;
     sglir_graph *layout = NULL;
-    sgl_status status = sglsession_keep_splits(session, graph->ir, &program->plan);
+    sgl_status status = sglsession_keep_splits(session, graph->ir, program->placed, &program->plan);
     if (status == SGL_OK) status = merge_layout(&session->vm->env, session->layout, program->placed, &layout);
     if (status != SGL_OK) {
         session->splits.count = splits;

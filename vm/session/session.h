@@ -162,12 +162,13 @@ bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_s
 const char *sglsession_brought_by(const sglir_graph *layout, sglir_id input);
 bool sglsession_state_find(const sgl_session *session, const char *name, sglsession_state *state);
 
-/* How a state is cut: over each axis along which dimension, -1: along none. */
+/* How a state is cut: over each axis along which dimension, -1: along none; and where it lives. */
 typedef struct sglsession_split {
     sglcore_hash name;
     sgl_type whole;
     int8_t at[SGLIR_AXIS_COUNT];
     int64_t mesh[SGLIR_AXIS_COUNT];
+    int64_t stage; /* of a pipeline, which alone has it; below 0: every stage has it */
 } sglsession_split;
 /* NULL: every rank has the whole. */
 const sglsession_split *sglsession_split_find(const sgl_session *session, const char *name);
@@ -177,8 +178,9 @@ bool sglsession_has_first(const sglsession_split *split, int64_t rank);
 /* TYPE unless the plan cuts the state, which program `brought_by` has brought, as it is cut. */
 sgl_status sglsession_check_split(const sgl_session *session, const sglir_graph *traced, const sglir_node *node,
                                   const sglplan *plan, const char *brought_by);
-/* Notes how the plan cuts states that the session does not have yet. */
-sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *traced, const sglplan *plan);
+/* Notes how the plan cuts states that the session does not have yet, and on which stage the placed graph has them. */
+sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *traced, const sglir_graph *placed,
+                                  const sglplan *plan);
 /* Of a state that is split, in memory that is ready: writes this rank's part of the whole; gathers the whole over the ranks, all
  * of which call it. */
 sgl_status sglsession_write_part(sgl_session *session, const sglsession_state *state, const void *whole);

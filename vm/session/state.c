@@ -38,6 +38,15 @@ static void fill(sglsession_state *state, const char *name, uint8_t role, const 
     state->initial = 0;
 }
 
+/* What this rank has of a state that is not whole on every rank. */
+static void fill_split(const sgl_session *session, sglsession_state *state)
+{
+    state->split = sglsession_split_find(session, state->name);
+    if (!state->split) return;
+    state->box = sglsession_box(state->split, session->world.rank);
+    state->type = state->split->whole;
+}
+
 static void fill_input(const sgl_session *session, sglsession_state *state, const sglir_node *node)
 {
     const sglir_graph *layout = session->layout;
@@ -47,10 +56,7 @@ static void fill_input(const sgl_session *session, sglsession_state *state, cons
     state->program = sglsession_brought_by(layout, node->out_first);
     state->made = sglir_attr_int(layout, node, "made") != 0;
     state->initial = sglir_attr_float(layout, node, "initial");
-    state->split = sglsession_split_find(session, state->name);
-    if (!state->split) return;
-    state->box = sglsession_box(state->split, session->world.rank);
-    state->type = state->split->whole;
+    fill_split(session, state);
 }
 
 /* Members first, in the order of their sections, then the inputs that stand alone. */
@@ -67,6 +73,7 @@ bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_s
             fill(state, sglcore_string(layout->strings, member->name), member->role, &member->type,
                  start + sglcore_dtype_bytes((sgl_dtype)member->type.dtype, member->offset));
             state->program = sglsession_brought_by(layout, node->out_first);
+            fill_split(session, state);
             return true;
         }
         return false;

@@ -195,12 +195,6 @@ sgl_status sglsession_meet(sgl_program *program)
                             sglcore_string(program->program->strings, program->program->name),
                             (long long)program->ranks, mesh_text(&program->plan, mesh), (long long)program->ranks,
                             (long long)program->ranks);
-    if (program->plan.schedule != SGLPLAN_UNSTAGED && program->plan.mesh[SGLIR_AXIS_PP] > 1)
-        return sglcore_fail(
-            &session->vm->env, SGL_UNSUPPORTED,
-            "program \"%s\": a session keeps every state on every stage, and runs no pipeline (mesh %s): leave "
-            "the plan's schedule out, or look at its stages with sgl graph and sgl plan",
-            sglcore_string(program->program->strings, program->program->name), mesh_text(&program->plan, mesh));
     sglexec_exchanges *made = NULL;
     bool known = false;
     sgl_status status = meet(program, &made, &known);
