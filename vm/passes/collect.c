@@ -4,9 +4,9 @@
  * there. Out: the same sums, bucket by bucket: runs of the pack's arguments of at least plan.bucket bytes, from its end, each
  * summed as soon as its last argument is there, and a PACK of the results. A gradient that fills a bucket alone is summed where
  * it lies; only small ones are packed. Each element is summed in the group's order as before: the bits stay. What is there all at
- * once (made by one loop) stays one exchange. Odd invariant: all ranks cut alike, since a pack holds whole values only, whose
+ * once (made by one loop) stays one exchange. Exchanges of parts: collect_parts.c. Odd invariant: all ranks cut alike, since a pack holds whole values only, whose
  * extents they have alike. */
-#include "passes/pass.h"
+#include "passes/collect_parts.h"
 
 /* A run of arguments of a pack. */
 typedef struct bucket {
@@ -154,6 +154,17 @@ static sgl_status collect(collector *c)
     return copy_nodes(c);
 }
 
+static sgl_status merge_parts(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    sglir_graph *cut = *out;
+    *out = NULL;
+    sgl_status status = sglpass_collect_parts(context, cut, out);
+    sglir_graph_free(cut);
+    if (status == SGL_OK && context->changed) /* all may have stood so before */
+        *context->changed = !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(*out));
+    return status;
+}
+
 sgl_status sglpass_collect(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     collector c = { .context = context, .arena = { .env = context->env } };
@@ -162,7 +173,10 @@ sgl_status sglpass_collect(const sglpass_context *context, const sglir_graph *in
     sgl_status status = collect(&c);
     if (status != SGL_OK) c.rewrite.to->status = status;
     status = sglir_rewrite_end(&c.rewrite, true, out);
-    if (status == SGL_OK) sglpass_say(context, in, *out, c.buckets.count > 0);
+    if (status == SGL_OK && sglpass_has_parts(*out))
+        status = merge_parts(context, in, out);
+    else if (status == SGL_OK)
+        sglpass_say(context, in, *out, c.buckets.count > 0);
     sglcore_vec_free(context->env, &c.buckets);
     sglcore_vec_free(context->env, &c.ids);
     sglcore_arena_free(&c.arena);

@@ -68,6 +68,7 @@ sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *i
 sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_collect(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_recompute(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_regather(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_fuse(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_memory(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

@@ -13,6 +13,7 @@
  *     simplify    once more, over what the passes made
  *     collect     sums over ranks leave in buckets, as their terms are made
  *     recompute   what the backward makes again instead of keeping it, as marked or against a bound on memory
+ *     regather    parameters that ranks gather are whole for the forward, and again for the backward, not between
  *     fuse        nodes become kernels
  *     schedule    the order that needs least memory; exchanges begin early and are waited for late
  *     memory      every stored value gets its place; over the bound: back to recompute, a few times at most
@@ -47,6 +48,8 @@ const sglpass sglpass_pipeline[] = {
     { "collect", sglpass_collect, SGLIR_PER_RANK, true, "cuts sums over ranks into buckets" },
     { "recompute", sglpass_recompute, SGLIR_PER_RANK, true,
       "makes values again for the backward instead of keeping them" },
+    { "regather", sglpass_regather, SGLIR_PER_RANK, true,
+      "gathers parameters for the backward again instead of keeping them whole" },
     { "fuse", sglpass_fuse, SGLIR_FUSED, false, "groups nodes into kernels" },
     { "schedule", sglpass_schedule, SGLIR_FUSED, true, "orders nodes so that few bytes live at once" },
     { "memory", sglpass_memory, SGLIR_PLACED, false, "gives every stored value its place" },

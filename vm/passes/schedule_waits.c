@@ -37,7 +37,8 @@ typedef struct placer {
     int64_t *position;   /* per node: in its region */
     int64_t *first_use;  /* per value: position of the first real use of it or a view of it; NOWHERE: none */
     int64_t *last_use;
-    uint8_t *scratch; /* per value */
+    uint8_t *scratch;   /* per value */
+    uint8_t *elsewhere; /* per value: an output or a yield, with a place of its own, or that of a state or carry */
     sglcore_arena arena;
 } placer;
 
@@ -99,11 +100,22 @@ static void find_uses(placer *p, const sglir_region *region, int64_t count)
 
 /* ---- live bytes --------------------------------------------------------------------------------------------------- */
 
-/* Made by a node of the region, and no view: what takes bytes in the arena, as a fetch or a state may elsewhere. */
+/* As the order was chosen by (schedule.c): states that are written anew do not weigh. */
+static void mark_elsewhere(placer *p)
+{
+    const sglir_graph *g = from(p);
+    for (int64_t i = 0; i < g->outputs.count; i++) p->elsewhere[p->views[g->outputs.data[i].value].root] = 1;
+    for (int64_t r = 1; r < g->regions.count; r++) {
+        const sglir_region *region = &g->regions.data[r];
+        for (int64_t i = 0; i < region->results.count; i++) p->elsewhere[p->views[region->results.data[i]].root] = 1;
+    }
+}
+
+/* Made by a node of the region, and no view: what takes bytes in the arena. */
 static bool is_made_here(const timeline *t, sglir_id root)
 {
     const sglir_value *value = sglir_value_at(from(t->p), root);
-    if (value->node == SGLIR_NONE || value->region != t->region) return false;
+    if (value->node == SGLIR_NONE || value->region != t->region || t->p->elsewhere[root]) return false;
     const uint16_t op = node_at(t->p, value->node)->op;
     return op != SGLIR_OP_INPUT && op != SGLIR_OP_CONSTANT;
 }
@@ -438,7 +450,8 @@ static bool make_room(placer *p)
     p->first_use = sglcore_arena_alloc(&p->arena, values * sizeof *p->first_use);
     p->last_use = sglcore_arena_alloc(&p->arena, values * sizeof *p->last_use);
     p->scratch = sglcore_arena_alloc(&p->arena, values);
-    return p->views && p->live && p->position && p->first_use && p->last_use && p->scratch;
+    p->elsewhere = sglcore_arena_alloc(&p->arena, values);
+    return p->views && p->live && p->position && p->first_use && p->last_use && p->scratch && p->elsewhere;
 }
 
 sgl_status sglpass_place_waits(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
@@ -449,6 +462,7 @@ sgl_status sglpass_place_waits(const sglpass_context *context, const sglir_graph
     if (status == SGL_OK) {
         p.rewrite.live = p.live;
         sglpass_find_views(in, p.views);
+        mark_elsewhere(&p);
         emit_region(&p, 0);
         status = sglir_status(p.rewrite.to);
     }

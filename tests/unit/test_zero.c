@@ -1,0 +1,361 @@
+/* test_zero.c -- data parallel whose states, gradients and parameters are in parts (ZeRO): bytes that cross the link, against the
+ * formula of each level; when parameters are whole, by the peak; how many exchanges a step has; and the numbers, which are those
+ * of one rank.
+ *
+ * In: a small transformer with extents that no number of ranks divides, random graphs. Out: bytes that the ranks of a session
+ * send, as threads of this process; graphs after the passes, run by the interpreter. ctest: serial */
+#include "fault.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/engine.h"
+#include "passes/pass.h"
+#include "session/session.h"
+#include "tests/reference/interp_world.h"
+#include "tests/support/ir_case.h"
+#include "tests/support/loop_link.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/transformer_graph.h"
+
+enum { MOST = 4 };
+
+static const char ZERO_0[] = "", ZERO_1[] = "states * fsdp:0", ZERO_3[] = "* fsdp:0";
+
+/* ---- ranks as threads: bytes of exchanges ------------------------------------------------------------------------------ */
+
+static _Atomic int64_t payload; /* bytes of values, of all ranks together */
+
+/* Before each piece goes a note, on a channel of its own; what is small lies in it. */
+static bool counting_send(void *link, int rank, int channel, const void *data, size_t bytes, sglcomm_request *request)
+{
+    const bool note = channel % 2 == 1;
+    if (channel != SGLCOMM_BEATS)
+        atomic_fetch_add(&payload, (int64_t)bytes - (note ? (int64_t)sizeof(sglcomm_note) : 0));
+    return loop_link.send(link, rank, channel, data, bytes, request);
+}
+
+static const sglexec_comm_ops loop_ops = { .name = "loop", SGLCOMM_ENGINE_CALLS };
+
+typedef struct job {
+    const char *text; /* of the graph */
+    const char *layouts;
+    int ranks, dp, fsdp;
+    pthread_barrier_t barrier;
+    int64_t sent; /* in the second step */
+    int64_t parameters;
+} job;
+
+typedef struct rank {
+    job *job;
+    pthread_t thread;
+    sgl_vm *vm;
+    sgl_session *session;
+    sgl_program *program;
+    sgl_status status;
+    char message[1024];
+} rank;
+
+static sgl_status freeze(rank *r)
+{
+    const sgl_attr fields[] = { { .name = "mesh.dp", .kind = SGL_ATTR_INT, .i = r->job->dp },
+                                { .name = "mesh.fsdp", .kind = SGL_ATTR_INT, .i = r->job->fsdp },
+                                { .name = "layouts", .kind = SGL_ATTR_STRING, .s = r->job->layouts } };
+    sglir_graph *ir;
+    sgl_graph *graph;
+    sgl_plan *plan;
+    SGLCORE_TRY(sgl_plan_new(r->vm, &plan));
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) SGLCORE_TRY(sgl_plan_set(plan, &fields[i]));
+    SGLCORE_TRY(sglir_parse(&r->vm->env, "graph", r->job->text, strlen(r->job->text), &ir));
+    SGLCORE_TRY(sglsession_graph_take(r->vm, ir, &graph));
+    return sgl_freeze(r->session, graph, plan, &r->program);
+}
+
+static sgl_status open_rank(rank *r)
+{
+    static sglcomm_link_ops counting;
+    const sgl_config config = { .threads = 1 };
+    const sglexec_comm_options options = { .timeout_s = 20 };
+    sglexec_comm *comm;
+    counting = loop_link;
+    counting.send = counting_send;
+    SGLCORE_TRY(sgl_open(&config, &r->vm));
+    SGLCORE_TRY(sgl_session_new(r->vm, "cpu", &r->session));
+    SGLCORE_TRY(sglcomm_open(&r->vm->env, &options, &counting, &comm));
+    SGLCORE_TRY(sglsession_take_world(r->session, &loop_ops, comm));
+    return freeze(r);
+}
+
+static void *rank_main(void *argument)
+{
+    rank *r = argument;
+    int64_t before = 0;
+    r->status = open_rank(r);
+    if (r->status == SGL_OK) r->status = sgl_step(r->program); /* before the first step ranks compare what they do */
+    pthread_barrier_wait(&r->job->barrier);
+    before = atomic_load(&payload);
+    pthread_barrier_wait(&r->job->barrier);
+    if (r->status == SGL_OK) r->status = sgl_step(r->program);
+    pthread_barrier_wait(&r->job->barrier);
+    r->job->sent = atomic_load(&payload) - before; /* alike on all of them */
+    snprintf(r->message, sizeof r->message, "%s", sgl_error_message(r->vm));
+    pthread_barrier_wait(&r->job->barrier);
+    sgl_close(r->vm);
+    return NULL;
+}
+
+static void run_job(job *j)
+{
+    rank ranks[MOST];
+    j->ranks = j->dp * j->fsdp;
+    loop_world(j->ranks, 0);
+    pthread_barrier_init(&j->barrier, NULL, (unsigned)j->ranks);
+    for (int i = 0; i < j->ranks; i++) {
+        ranks[i] = (rank){ .job = j };
+        assert_int_equal(pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), 0);
+    }
+    for (int i = 0; i < j->ranks; i++) pthread_join(ranks[i].thread, NULL);
+    pthread_barrier_destroy(&j->barrier);
+    for (int i = 0; i < j->ranks; i++)
+        if (ranks[i].status != SGL_OK) fail_msg("\"%s\" over %d ranks: %s", j->layouts, j->ranks, ranks[i].message);
+}
+
+/* ---- a transformer ------------------------------------------------------------------------------------------------------ */
+
+static sglir_graph *transformer(sglcore_env *env, const transformer_sizes *sizes)
+{
+    sglir_graph *g;
+    assert_int_equal(transformer_graph(env, sizes, &g), SGL_OK);
+    return g;
+}
+
+static int64_t parameter_bytes(const sglir_graph *g)
+{
+    int64_t bytes = 0;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") == SGL_PARAMETER)
+            bytes += sglir_bytes(sglir_type_of(g, node->out_first));
+    }
+    return bytes;
+}
+
+/* All ranks together send n times what one of them does: of all_reduce 2 (n - 1) B, of a gather and of handing out (n - 1) B
+ * each, of B bytes of parameters. Parts are as they come: 1,001 rows on 4 ranks are 251 and three times 250, and nothing is
+ * padded; what is beyond the formula are the loss, its count and the norm, a few numbers. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *layouts;
+        int dp, fsdp;
+        double times; /* of (n - 1) B */
+    } rows[] = {
+        { "dp=2", ZERO_0, 2, 1, 2 },           { "dp=4", ZERO_0, 4, 1, 2 },
+        { "fsdp=2, zero 1", ZERO_1, 1, 2, 2 }, { "fsdp=4, zero 1", ZERO_1, 1, 4, 2 },
+        { "fsdp=2, zero 3", ZERO_3, 1, 2, 3 }, { "fsdp=4, zero 3", ZERO_3, 1, 4, 3 },
+    };
+    const transformer_sizes sizes = {
+        .layers = 2, .batch = 8, .seq = 4, .dim = 64, .heads = 2, .ffn = 170, .vocab = 1001, .dtype = SGL_F32
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = transformer(&env, &sizes);
+    sglcore_text text = ir_case_print(&env, g);
+    const double bytes = (double)parameter_bytes(g);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        job j = { .text = text.data, .layouts = rows[i].layouts, .dp = rows[i].dp, .fsdp = rows[i].fsdp };
+        run_job(&j);
+        const double formula = rows[i].times * (j.ranks - 1) * bytes, ratio = (double)j.sent / formula;
+        printf("%-16s %10lld bytes, by formula %10.0f: %.5f\n", rows[i].name, (long long)j.sent, formula, ratio);
+        if (!(ratio >= 1 && ratio <= 1.001)) fail_msg("%s: %.5f of the formula's bytes", rows[i].name, ratio);
+    }
+    sglcore_text_free(&env, &text);
+    sglir_graph_free(g);
+}
+
+/* ---- when parameters are whole -------------------------------------------------------------------------------------------- */
+
+static sglplan plan_of(int64_t fsdp, const char *layouts, const char *disable, int64_t bucket)
+{
+    sglplan plan;
+    sglplan_init(&plan);
+    plan.mesh[SGLIR_AXIS_FSDP] = fsdp;
+    if (bucket > 0) plan.bucket = bucket;
+    snprintf(plan.layouts, sizeof plan.layouts, "%s", layouts);
+    snprintf(plan.disable, sizeof plan.disable, "%s", disable);
+    return plan;
+}
+
+static sglir_graph *placed(sglcore_env *env, const sglir_graph *g, const sglplan *plan)
+{
+    sglir_graph *made = NULL;
+    const sglpass_context context = { .env = env, .plan = plan };
+    if (sglpass_run(&context, g, NULL, &made) != SGL_OK) fail_msg("%s", env->message);
+    return made;
+}
+
+static int64_t arena_of(sglcore_env *env, const sglir_graph *g, const sglplan *plan)
+{
+    sglir_graph *made = placed(env, g, plan);
+    const int64_t bytes = made->space_bytes[SGLIR_SPACE_ARENA];
+    sglir_graph_free(made);
+    return bytes;
+}
+
+/* Of parameters that are most of what there is, one block's stand whole at a time, and a second one's ahead. */
+static void test_peak(void **state)
+{
+    (void)state;
+    const transformer_sizes sizes = {
+        .layers = 8, .batch = 4, .seq = 4, .dim = 128, .heads = 2, .ffn = 384, .vocab = 128, .dtype = SGL_F32
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = transformer(&env, &sizes);
+    const int64_t whole = parameter_bytes(g);
+    const sglplan kept = plan_of(4, ZERO_3, "regather", 1), again = plan_of(4, ZERO_3, "", 1);
+    const int64_t with_all = arena_of(&env, g, &kept), without = arena_of(&env, g, &again);
+    printf("parameters %lld bytes; peak %lld kept whole, %lld gathered again\n", (long long)whole, (long long)with_all,
+           (long long)without);
+    assert_true(with_all >= whole);
+    assert_true(without <= whole / 2);
+    sglir_graph_free(g);
+}
+
+/* ---- the numbers ------------------------------------------------------------------------------------------------------------ */
+
+/* Up to what this test is about, with parameters and states by themselves, as the interpreter knows them. */
+static const sglpass list[] = { { "simplify", sglpass_simplify, SGLIR_LOGICAL, true, "" },
+                                { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "" },
+                                { "shard", sglpass_shard, SGLIR_PER_RANK, false, "" },
+                                { "micro", sglpass_micro_split, SGLIR_PER_RANK, false, "" },
+                                { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "" },
+                                { "collect", sglpass_collect, SGLIR_PER_RANK, true, "" },
+                                { "recompute", sglpass_recompute, SGLIR_PER_RANK, true, "" },
+                                { "regather", sglpass_regather, SGLIR_PER_RANK, true, "" },
+                                { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
+
+static sglir_graph *as_rank(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t number)
+{
+    sglir_graph *made = NULL;
+    bool changed;
+    const sglpass_context context = { .env = env, .plan = plan, .rank = number, .changed = &changed };
+    if (sglpass_run_list(&context, list, g, NULL, &made) != SGL_OK) fail_msg("rank %d: %s", (int)number, env->message);
+    if (sglir_verify(made, SGLIR_PER_RANK) != SGL_OK) fail_msg("rank %d: %s", (int)number, env->message);
+    return made;
+}
+
+static void check_numbers(sglcore_env *env, const char *name, const sglir_graph *g, const sglplan *plan,
+                          const interp *whole)
+{
+    const int64_t ranks = plan->mesh[SGLIR_AXIS_FSDP] * plan->mesh[SGLIR_AXIS_DP];
+    sglir_graph *graphs[INTERP_MOST_RANKS];
+    interp in[INTERP_MOST_RANKS] = { { 0 } };
+    ir_message message;
+    for (int64_t r = 0; r < ranks; r++) graphs[r] = as_rank(env, g, plan, r);
+    if (!ir_case_round_trip(env, graphs[0], &message)) fail_msg("%s: %s", name, message.text);
+    if (!interp_world_run(whole, plan, (const sglir_graph *const *)graphs, in)) fail_msg("%s: %s", name, in[0].error);
+    for (int64_t r = 0; r < ranks; r++) {
+        interp expected;
+        assert_true(interp_expected(whole, plan, r, graphs[r], &expected));
+        if (!ir_case_same_results(&expected, &in[r], graphs[r], (ir_tolerance){ 1e-10, 1e-12 }, &message))
+            fail_msg("%s, rank %d: %s", name, (int)r, message.text);
+        interp_free(&expected);
+    }
+    for (int64_t r = 0; r < ranks; r++) {
+        interp_free(&in[r]);
+        sglir_graph_free(graphs[r]);
+    }
+}
+
+static void check_all(sglcore_env *env, const char *name, const sglir_graph *g, uint64_t seed)
+{
+    static const char *const layouts[] = { ZERO_1, ZERO_3 };
+    static const int64_t buckets[] = { 1, 300, 4 << 20 };
+    sglplan alone;
+    interp whole = { 0 };
+    sglir_graph *expanded = NULL;
+    sglplan_init(&alone);
+    const sglpass_context context = { .env = env, .plan = &alone };
+    assert_int_equal(sglpass_run(&context, g, "autodiff", &expanded), SGL_OK);
+    ir_case_fill(&whole, g, seed);
+    if (!interp_run(&whole, expanded)) fail_msg("%s: %s", name, whole.error);
+    for (int i = 0; i < 2; i++) {
+        for (int b = 0; b < 3; b++) {
+            sglplan plan = plan_of(b == 0 ? 3 : 2, layouts[i], "", buckets[b]);
+            if (b == 2) plan.mesh[SGLIR_AXIS_DP] = 2;
+            check_numbers(env, name, g, &plan, &whole);
+        }
+    }
+    interp_free(&whole);
+    sglir_graph_free(expanded);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    const transformer_sizes sizes = {
+        .layers = 3, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 10, .vocab = 11, .dropout = 0.25
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = transformer(&env, &sizes);
+    check_all(&env, "transformer", g, 7);
+    sglir_recompute(g, "blocks.1");
+    check_all(&env, "transformer, a block made again", g, 8);
+    sglir_graph_free(g);
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        char name[32];
+        snprintf(name, sizeof name, "seed %d", (int)seed);
+        g = random_graph(&env, seed);
+        assert_non_null(g);
+        check_all(&env, name, g, seed);
+        sglir_graph_free(g);
+    }
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct compiling {
+    const sglir_graph *sharded;
+    const sglplan *plan;
+} compiling;
+
+static sgl_status compile(sglcore_env *env, void *user)
+{
+    const compiling *c = user;
+    const sglpass_context context = { .env = env, .plan = c->plan };
+    sglir_graph *collected = NULL, *again = NULL;
+    sgl_status status = sglpass_collect(&context, c->sharded, &collected);
+    if (status == SGL_OK) status = sglpass_regather(&context, collected, &again);
+    sglir_graph_free(collected);
+    sglir_graph_free(again);
+    return status;
+}
+
+static void test_memory_faults(void **state)
+{
+    (void)state;
+    const transformer_sizes sizes = {
+        .layers = 1, .batch = 4, .seq = 2, .dim = 4, .heads = 2, .ffn = 4, .vocab = 5, .dtype = SGL_F32
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = transformer(&env, &sizes), *sharded = NULL;
+    const sglplan plan = plan_of(2, ZERO_3, "", 100);
+    const sglpass_context context = { .env = &env, .plan = &plan };
+    assert_int_equal(sglpass_run(&context, g, "simplify-again", &sharded), SGL_OK);
+    compiling c = { sharded, &plan };
+    fault_each_allocation(compile, &c);
+    sglir_graph_free(sharded);
+    sglir_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bytes), cmocka_unit_test(test_peak),
+                                        cmocka_unit_test(test_numbers), cmocka_unit_test(test_memory_faults) };
+    return cmocka_run_group_tests_name("zero", tests, NULL, NULL);
+}

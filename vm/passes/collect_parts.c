@@ -1,0 +1,264 @@
+/* collect_parts.c -- what ranks gather and hand out in parts: together, and when it is there.
+ *
+ * In: a graph of one rank in which each parameter is gathered by itself, before its first reader, and each gradient is handed out
+ * in parts by itself, where its part is first read. Out: the same exchanges, merged where they are over the same axes and of one
+ * dtype, a run of neighbours at a time, of at least plan.bucket bytes (of what is whole):
+ *   early   what is handed out, and gathers of what the step has made: as soon as the last of the run is there
+ *   late    gathers of what is there from the beginning: before the first reader of the first of the run
+ * What stands between an exchange and what it is made of (casts, transposes) goes with it. Nothing is packed: each member of a
+ * merged exchange is read and written where it lies. Odd invariant: runs follow from whole extents and from the graph's order,
+ * which all ranks have alike. */
+#include "passes/collect_parts.h"
+
+enum { FROM_THE_BEGINNING = -1 };
+
+/* An exchange of the top region. */
+typedef struct item {
+    sglir_id node;
+    int64_t at;         /* where it stands */
+    int64_t ready;      /* position of the node after which it can be, or FROM_THE_BEGINNING */
+    int64_t first_read; /* of what it makes */
+    int64_t bytes;      /* of the whole */
+    bool for_backward;  /* the first reader is the backward's */
+    uint32_t run;       /* into runs */
+} item;
+
+/* Members stand in the order of their items. */
+typedef struct run {
+    sglir_id first; /* a member's node */
+    int64_t before; /* late: it stands before this position; early: behind the one before it */
+    int64_t first_read, bytes;
+    int64_t axes;
+    uint16_t op, dtype;
+    bool late, for_backward, closed;
+} run;
+
+typedef struct merger {
+    const sglpass_context *context;
+    sglir_rewrite rewrite;
+    uint8_t *live, *done; /* per node; done: not emitted in its place */
+    int64_t *position;    /* per node of the top region */
+    int64_t *first_use;   /* per value of it */
+    sglir_id *reader;     /* per value: the first one, SGLIR_NONE: an output alone */
+    SGLCORE_VEC(item) items;
+    SGLCORE_VEC(run) runs;
+    SGLCORE_VEC(sglir_id) stack;
+    sglcore_arena arena;
+} merger;
+
+static const sglir_graph *from(const merger *m) { return m->rewrite.from; }
+static const sglir_node *node_at(const merger *m, sglir_id node) { return sglir_node_at(from(m), node); }
+
+/* ---- what there is -------------------------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    merger *m;
+    sglir_id node;
+} reading;
+
+static void read_value(void *user, sglir_id value)
+{
+    reading *r = user;
+    const int64_t position = r->m->position[r->node];
+    if (r->m->first_use[value] <= position) return;
+    r->m->first_use[value] = position;
+    r->m->reader[value] = r->node;
+}
+
+static void find_uses(merger *m, const sglir_region *top)
+{
+    for (int64_t v = 0; v < from(m)->values.count; v++) {
+        m->first_use[v] = top->nodes.count;
+        m->reader[v] = SGLIR_NONE;
+    }
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_id id = top->nodes.data[n];
+        const sglir_node *node = node_at(m, id);
+        reading r = { m, id };
+        m->position[id] = n;
+        if (!m->live[id]) continue;
+        for (uint32_t i = 0; i < node->arg_count; i++) read_value(&r, sglir_arg(from(m), node, i));
+        if (sglir_is_control(node)) sglir_each_capture(from(m), node, read_value, &r);
+    }
+}
+
+/* It can stand wherever its argument does. */
+static bool goes_along(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_CAST || node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_TRANSPOSE ||
+           node->op == SGLIR_OP_UNPACK;
+}
+
+/* The node that makes, but for what goes along, what the exchange reads. */
+static sglir_id source_of(const merger *m, const sglir_node *exchange)
+{
+    sglir_id id = sglir_value_at(from(m), sglir_arg(from(m), exchange, 0))->node;
+    while (goes_along(node_at(m, id))) id = sglir_value_at(from(m), sglir_arg(from(m), node_at(m, id), 0))->node;
+    return id;
+}
+
+static sgl_status add_item(merger *m, sglir_id id)
+{
+    const sglir_node *node = node_at(m, id);
+    const bool gathers = node->op == SGLIR_OP_ALL_GATHER;
+    if (!gathers && node->op != SGLIR_OP_REDUCE_SCATTER) return SGL_OK;
+    const sglir_id source = source_of(m, node), whole = gathers ? node->out_first : sglir_arg(from(m), node, 0);
+    const sglir_id reader = m->reader[node->out_first];
+    const item made = {
+        .node = id,
+        .at = m->position[id],
+        .ready = gathers && node_at(m, source)->op == SGLIR_OP_INPUT ? FROM_THE_BEGINNING : m->position[source],
+        .first_read = m->first_use[node->out_first],
+        .bytes = sglir_bytes(sglir_type_of(from(m), whole)),
+        .for_backward = reader != SGLIR_NONE && sglir_is_made_by(from(m), node_at(m, reader), "autodiff"),
+    };
+    m->done[id] = 1;
+    return sglcore_vec_push(m->context->env, &m->items, made);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------------------- */
+
+/* In the order in which they can be: stable, few, and nearly in order. */
+static void sort_items(merger *m)
+{
+    for (int64_t i = 1; i < m->items.count; i++) {
+        const item moved = m->items.data[i];
+        int64_t to = i;
+        for (; to > 0 && m->items.data[to - 1].ready > moved.ready; to--) m->items.data[to] = m->items.data[to - 1];
+        m->items.data[to] = moved;
+    }
+}
+
+static run run_of(const merger *m, const item *x)
+{
+    const sglir_node *node = node_at(m, x->node);
+    return (run){ .first = x->node,
+                  .op = node->op,
+                  .dtype = sglir_type_of(from(m), node->out_first)->dtype,
+                  .axes = sglir_attr_int(from(m), node, "axes"),
+                  .late = x->ready == FROM_THE_BEGINNING,
+                  .for_backward = x->for_backward,
+                  .before = x->ready == FROM_THE_BEGINNING ? x->at : x->ready + 1,
+                  .first_read = x->first_read };
+}
+
+static bool fits(const run *a, const run *b)
+{
+    const bool alike = a->op == b->op && a->dtype == b->dtype && a->axes == b->axes && a->late == b->late;
+    return alike && (!a->late || a->for_backward == b->for_backward);
+}
+
+/* Into the one run that is open for its like; where that would be too late for a member, or it is full, into a new one. */
+static sgl_status put(merger *m, item *x)
+{
+    const run own = run_of(m, x);
+    run *open = NULL;
+    for (int64_t i = m->runs.count; i-- > 0 && open == NULL;)
+        if (!m->runs.data[i].closed && fits(&m->runs.data[i], &own)) open = &m->runs.data[i];
+    if (open && !own.late && open->first_read < own.before) {
+        open->closed = true;
+        open = NULL;
+    }
+    if (open == NULL) {
+        SGLCORE_TRY(sglcore_vec_push(m->context->env, &m->runs, own));
+        open = &m->runs.data[m->runs.count - 1];
+    }
+    x->run = (uint32_t)(open - m->runs.data);
+    open->bytes += x->bytes;
+    if (!own.late) open->before = own.before;
+    if (own.first_read < open->first_read) open->first_read = own.first_read;
+    open->closed = open->bytes >= m->context->plan->bucket;
+    return SGL_OK;
+}
+
+/* ---- the new graph ---------------------------------------------------------------------------------------------------- */
+
+/* What goes along between its source and the exchange, and an input, makers first. */
+static sgl_status emit_needs(merger *m, const sglir_node *exchange)
+{
+    m->stack.count = 0;
+    for (const sglir_node *node = exchange; node->arg_count > 0;) {
+        const sglir_id arg = sglir_arg(from(m), node, 0), id = sglir_value_at(from(m), arg)->node;
+        node = node_at(m, id);
+        if (m->rewrite.map[arg] != SGLIR_NONE) break;
+        SGLCORE_TRY(sglcore_vec_push(m->context->env, &m->stack, id));
+    }
+    for (int64_t i = m->stack.count; i-- > 0;) {
+        m->done[m->stack.data[i]] = 1;
+        sglir_copy_node(&m->rewrite, m->stack.data[i]);
+    }
+    return sglir_status(m->rewrite.to);
+}
+
+static sgl_status emit_run(merger *m, uint32_t index)
+{
+    for (int64_t i = 0; i < m->items.count; i++)
+        if (m->items.data[i].run == index) SGLCORE_TRY(emit_needs(m, node_at(m, m->items.data[i].node)));
+    for (int64_t i = 0; i < m->items.count; i++) {
+        if (m->items.data[i].run != index) continue;
+        m->done[m->items.data[i].node] = 1;
+        sglir_copy_node(&m->rewrite, m->items.data[i].node);
+    }
+    return sglir_status(m->rewrite.to);
+}
+
+/* Those that stand before the node of this position. */
+static sgl_status emit_runs(merger *m, int64_t position)
+{
+    for (int64_t i = 0; i < m->runs.count; i++)
+        if (m->runs.data[i].before == position) SGLCORE_TRY(emit_run(m, (uint32_t)i));
+    return SGL_OK;
+}
+
+static sgl_status write_nodes(merger *m, const sglir_region *top)
+{
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        SGLCORE_TRY(emit_runs(m, n));
+        if (!m->live[top->nodes.data[n]] || m->done[top->nodes.data[n]]) continue;
+        sglir_copy_node(&m->rewrite, top->nodes.data[n]);
+        SGLCORE_TRY(sglir_status(m->rewrite.to));
+    }
+    return emit_runs(m, top->nodes.count);
+}
+
+static sgl_status merge(merger *m)
+{
+    const sglir_region *top = &from(m)->regions.data[0];
+    const size_t nodes = (size_t)from(m)->nodes.count + 1, values = (size_t)from(m)->values.count + 1;
+    m->live = sglcore_arena_alloc(&m->arena, nodes);
+    m->done = sglcore_arena_alloc(&m->arena, nodes);
+    m->position = sglcore_arena_alloc(&m->arena, nodes * sizeof *m->position);
+    m->first_use = sglcore_arena_alloc(&m->arena, values * sizeof *m->first_use);
+    m->reader = sglcore_arena_alloc(&m->arena, values * sizeof *m->reader);
+    if (!m->live || !m->done || !m->position || !m->first_use || !m->reader) return SGL_OUT_OF_MEMORY;
+    SGLCORE_TRY(sglir_mark_live(from(m), m->live));
+    m->rewrite.live = m->live;
+    find_uses(m, top);
+    for (int64_t n = 0; n < top->nodes.count; n++)
+        if (m->live[top->nodes.data[n]]) SGLCORE_TRY(add_item(m, top->nodes.data[n]));
+    sort_items(m);
+    for (int64_t i = 0; i < m->items.count; i++) SGLCORE_TRY(put(m, &m->items.data[i]));
+    return write_nodes(m, top);
+}
+
+bool sglpass_has_parts(const sglir_graph *g)
+{
+    for (int64_t n = 0; n < g->nodes.count; n++)
+        if (g->nodes.data[n].op == SGLIR_OP_ALL_GATHER || g->nodes.data[n].op == SGLIR_OP_REDUCE_SCATTER) return true;
+    return false;
+}
+
+sgl_status sglpass_collect_parts(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+{
+    merger m = { .context = context, .arena = { .env = context->env } };
+    *out = NULL;
+    SGLCORE_TRY(sglir_rewrite_begin(context->env, in, "collect", NULL, &m.rewrite));
+    sgl_status status = merge(&m);
+    if (status != SGL_OK) sglir_stick(m.rewrite.to, status);
+    status = sglir_rewrite_end(&m.rewrite, true, out);
+    sglcore_vec_free(context->env, &m.items);
+    sglcore_vec_free(context->env, &m.runs);
+    sglcore_vec_free(context->env, &m.stack);
+    sglcore_arena_free(&m.arena);
+    return status;
+}
