@@ -399,12 +399,13 @@ typedef struct sgl_machine {
     double link_latency_s, link_bytes_per_s;
 } sgl_machine;
 typedef struct sgl_foresight {
-    int64_t ranks, programs;  /* of the mesh; planned: ranks with equal parts have equal ones */
+    int64_t ranks, programs;  /* of the mesh; looked at: ranks with equal parts have equal ones */
     double step_s, exposed_s; /* the longest of a rank: a step, and what of it is spent waiting for exchanges */
 } sgl_foresight;
-/* Plans all ranks of the plan's mesh and runs a step of them on paper, nothing buffered; none is started. INVALID_ARGUMENT:
- * they would not all come to its end, and the message names both sides. LIMIT: too many ranks with uneven parts. A rank has
- * one link out, which one exchange has at a time, and what it receives takes none of it. machine: NULL, no times. */
+/* Plans all ranks of the plan's mesh, but for those of which the session has a program, and runs a step of them on paper, nothing
+ * buffered; none is started. INVALID_ARGUMENT: they would not all come to its end, and the message names both sides. LIMIT: too
+ * many programs of uneven parts. A rank has one link out, which one exchange has at a time, and what it receives takes none of
+ * it. machine: NULL, no times. */
 SGL_API sgl_status sgl_foresee(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
                                const sgl_machine *machine, sgl_foresight *foresight);
 /* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot; format

@@ -5,18 +5,15 @@
  * and the residual that is left are the sum of all gradients, whatever the codec did. The process runs in a folder of its own.
  * ctest: serial */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 
 #include "checkpoint_cases.h"
 
-#include "collectives/engine.h"
 #include "passes/pass.h"
 #include "plan/compress.h"
-#include "session/session.h"
-#include "tests/support/loop_link.h"
+#include "tests/support/session_ranks.h"
 
-enum { MOST = 4, BATCH = 8, ROWS = 6, COLUMNS = 512, COUNT = ROWS * COLUMNS, STEPS = 3 };
+enum { BATCH = 8, ROWS = 6, COLUMNS = 512, COUNT = ROWS * COLUMNS, STEPS = 3 };
 
 /* The gradient of w is the sum of x over its rows; it takes w's place. b is short, and has no even parts. */
 static const char text[] = "graph \"train\" {\n"
@@ -31,12 +28,7 @@ static const char text[] = "graph \"train\" {\n"
                            "  %11, %12 = grad(%10, %0, %1) {outer=1}\n"
                            "  update \"w\" %11\n  update \"b\" %12\n}\n";
 
-typedef struct layout {
-    int64_t dp, fsdp, tp;
-    const char *layouts;
-} layout;
-
-static const layout layouts[] = {
+static const session_layout layouts[] = {
     { 1, 1, 1, "" },
     { 2, 1, 1, "" },
     { 3, 1, 1, "" },
@@ -52,28 +44,15 @@ static const layout layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-typedef struct rank {
-    struct job *job;
-    pthread_t thread;
-    fault_heap heap;
-    sgl_vm *vm;
-    sgl_session *session;
-    sgl_program *program;
-    int number;
-    sgl_status status;
-    char message[2048];
-} rank;
-
 typedef struct job {
-    const layout *layout;
+    const session_layout *layout;
     const char *compress;
-    sgl_status (*body)(rank *r);
+    sgl_status (*body)(session_rank *r);
     const char *dir;
     double *residual; /* COUNT: the sum of terms, of rank 0 */
-    rank ranks[MOST];
 } job;
 
-/* ---- ranks as threads ------------------------------------------------------------------------------------------------- */
+static const job *job_of(const session_rank *r) { return r->all->job; }
 
 static pthread_mutex_t sent_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int64_t sent_bytes;
@@ -90,71 +69,30 @@ static sgl_status counting_start(sglexec_group *group, const sglexec_exchange *x
     return sglcomm_start(group, x, stream, ticket);
 }
 
-static sglexec_comm_ops loop_ops = { .name = "loop", SGLCOMM_ENGINE_CALLS };
-
-static int size_of(const layout *l) { return (int)(l->dp * l->fsdp * l->tp); }
-
-static sgl_status freeze(rank *r)
+static const sglexec_comm_ops *counting_ops(void)
 {
-    const layout *l = r->job->layout;
-    const sgl_attr fields[] = { { .name = "mesh.dp", .kind = SGL_ATTR_INT, .i = l->dp },
-                                { .name = "mesh.fsdp", .kind = SGL_ATTR_INT, .i = l->fsdp },
-                                { .name = "mesh.tp", .kind = SGL_ATTR_INT, .i = l->tp },
-                                { .name = "layouts", .kind = SGL_ATTR_STRING, .s = l->layouts },
-                                { .name = "compress", .kind = SGL_ATTR_STRING, .s = r->job->compress } };
-    sglir_graph *ir;
-    sgl_graph *graph;
-    sgl_plan *plan;
-    SGLCORE_TRY(sgl_plan_new(r->vm, &plan));
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) SGLCORE_TRY(sgl_plan_set(plan, &fields[i]));
-    SGLCORE_TRY(sglir_parse(&r->vm->env, "graph", text, strlen(text), &ir));
-    SGLCORE_TRY(sglsession_graph_take(r->vm, ir, &graph));
-    return sgl_freeze(r->session, graph, plan, &r->program);
+    static sglexec_comm_ops ops;
+    ops = session_ranks_loop;
+    ops.start = counting_start;
+    return &ops;
 }
 
-static sgl_status open_rank(rank *r)
+static sgl_status body_of_job(session_rank *r)
 {
-    const sgl_config config = { .alloc = fault_alloc, .alloc_user = &r->heap, .threads = 1 };
-    const sglexec_comm_options options = { .timeout_s = 20 };
-    sglexec_comm *comm;
-    SGLCORE_TRY(sgl_open(&config, &r->vm));
     r->vm->env.io = unsynced_io();
-    SGLCORE_TRY(sgl_session_new(r->vm, "cpu", &r->session));
-    if (size_of(r->job->layout) > 1) {
-        SGLCORE_TRY(sglcomm_open(&r->vm->env, &options, &loop_link, &comm));
-        SGLCORE_TRY(sglsession_take_world(r->session, &loop_ops, comm));
-    }
-    r->number = sgl_session_rank(r->session);
-    return freeze(r);
-}
-
-static void *rank_main(void *argument)
-{
-    rank *r = argument;
-    r->status = open_rank(r);
-    if (r->status == SGL_OK) r->status = r->job->body(r);
-    snprintf(r->message, sizeof r->message, "%s", sgl_error_message(r->vm));
-    sgl_close(r->vm);
-    return NULL;
+    SGLCORE_TRY(session_rank_freeze(r, text, job_of(r)->layout, job_of(r)->compress, &r->program));
+    return job_of(r)->body(r);
 }
 
 static void must_run(job *j)
 {
-    const int size = size_of(j->layout);
-    loop_world(size, 0);
-    for (int i = 0; i < size; i++) {
-        j->ranks[i] = (rank){ .job = j };
-        assert_int_equal(pthread_create(&j->ranks[i].thread, NULL, rank_main, &j->ranks[i]), 0);
-    }
-    for (int i = 0; i < size; i++) {
-        pthread_join(j->ranks[i].thread, NULL);
-        assert_int_equal(j->ranks[i].heap.live_blocks, 0);
-    }
-    for (int i = 0; i < size; i++) {
-        if (j->ranks[i].status == SGL_OK) continue;
-        fail_msg("%s over dp=%d,fsdp=%d,tp=%d \"%s\", rank %d: %s", j->compress, (int)j->layout->dp,
-                 (int)j->layout->fsdp, (int)j->layout->tp, j->layout->layouts, j->ranks[i].number, j->ranks[i].message);
-    }
+    char layout[SESSION_LAYOUT_ROOM], what[2 * SESSION_LAYOUT_ROOM];
+    session_ranks all = {
+        .size = session_layout_size(j->layout), .body = body_of_job, .job = j, .ops = counting_ops()
+    };
+    session_ranks_run(&all);
+    snprintf(what, sizeof what, "%s over %s", j->compress, session_layout_text(j->layout, layout));
+    session_ranks_all_good(&all, what);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------------- */
@@ -167,7 +105,7 @@ static float x_of(int64_t i, int step)
     return ((float)(bits >> 40) / (float)(1 << 24) - 0.5f) * (float)(1 << (bits >> 8 & 7));
 }
 
-static sgl_status feed(rank *r, int step)
+static sgl_status feed(session_rank *r, int step)
 {
     float *x = malloc(sizeof(float) * BATCH * COUNT);
     for (int64_t i = 0; i < BATCH * COUNT; i++) x[i] = x_of(i, step);
@@ -183,12 +121,12 @@ static double wanted(int64_t i, int step)
     return sum;
 }
 
-static int places_of(const layout *l) { return (int)(l->dp * l->fsdp); }
+static int places_of(const session_layout *l) { return (int)(l->dp * l->fsdp); }
 
 /* All ranks' terms of what was lost of w. */
-static sgl_status read_residual(rank *r, double *sum)
+static sgl_status read_residual(session_rank *r, double *sum)
 {
-    const int places = places_of(r->job->layout);
+    const int places = places_of(job_of(r)->layout);
     float *terms = malloc(sizeof(float) * (size_t)places * COUNT);
     sgl_status status = sgl_state_read(r->session, SGLPLAN_RESIDUAL "w", terms, sizeof(float) * (size_t)places * COUNT);
     for (int i = 0; i < COUNT; i++) {
@@ -199,16 +137,16 @@ static sgl_status read_residual(rank *r, double *sum)
     return status;
 }
 
-static sgl_status differs(rank *r, const char *what, int i, double is, double should)
+static sgl_status differs(session_rank *r, const char *what, int i, double is, double should)
 {
     return sglcore_fail(&r->vm->env, SGL_INTERNAL, "%s[%d] is %.9g, not %.9g", what, i, is, should);
 }
 
 /* The first gradient is as near as its codec allows; all that came, and what is left, are all that was. */
-static sgl_status check_steps(rank *r)
+static sgl_status check_steps(session_rank *r)
 {
-    const bool eight = strstr(r->job->compress, "int8") != NULL;
-    const double bound = places_of(r->job->layout) == 1 ? 1e-6 : eight ? 2e-2 : 4e-3; /* of the root mean square */
+    const bool eight = strstr(job_of(r)->compress, "int8") != NULL;
+    const double bound = places_of(job_of(r)->layout) == 1 ? 1e-6 : eight ? 2e-2 : 4e-3; /* of the root mean square */
     double *came = calloc(COUNT, sizeof *came), *left = calloc(COUNT, sizeof *left), *all = calloc(COUNT, sizeof *all);
     float *w = calloc(COUNT, sizeof *w), b[7];
     sgl_status status = SGL_OK;
@@ -227,7 +165,7 @@ static sgl_status check_steps(rank *r)
         }
         if (status == SGL_OK && step == 0 && !(sqrt(error / size) <= bound))
             status = differs(r, "relative error", step, sqrt(error / size), bound);
-        if (status == SGL_OK && step == 0 && places_of(r->job->layout) > 1 && !(sqrt(error / size) > 1e-5))
+        if (status == SGL_OK && step == 0 && places_of(job_of(r)->layout) > 1 && !(sqrt(error / size) > 1e-5))
             status = differs(r, "relative error of what should be rounded", step, sqrt(error / size), bound);
     }
     if (status == SGL_OK) status = read_residual(r, left);
@@ -251,7 +189,7 @@ static void test_nothing_is_lost(void **state)
 
 /* ---- bytes ----------------------------------------------------------------------------------------------------------------- */
 
-static sgl_status step_once(rank *r)
+static sgl_status step_once(session_rank *r)
 {
     SGLCORE_TRY(feed(r, 0));
     return sgl_step(r->program);
@@ -274,31 +212,31 @@ static void test_bytes(void **state)
 
 /* ---- checkpoints ----------------------------------------------------------------------------------------------------------- */
 
-static sgl_status run_and_save(rank *r)
+static sgl_status run_and_save(session_rank *r)
 {
     for (int step = 0; step < 2; step++) {
         SGLCORE_TRY(feed(r, step));
         SGLCORE_TRY(sgl_step(r->program));
     }
-    SGLCORE_TRY(sgl_checkpoint_save(r->session, r->job->dir, 2, "{}", 0));
+    SGLCORE_TRY(sgl_checkpoint_save(r->session, job_of(r)->dir, 2, "{}", 0));
     double sum[COUNT];
     SGLCORE_TRY(read_residual(r, sum));
-    if (r->number == 0) memcpy(r->job->residual, sum, sizeof sum);
+    if (r->number == 0) memcpy(job_of(r)->residual, sum, sizeof sum);
     return SGL_OK;
 }
 
 /* The sum of all terms is there; and goes into the next gradient. */
-static sgl_status load_and_step(rank *r)
+static sgl_status load_and_step(session_rank *r)
 {
     double sum[COUNT], after[COUNT];
     float *w = calloc(COUNT, sizeof *w);
     SGLCORE_TRY(feed(r, 7));
     SGLCORE_TRY(sgl_step(r->program)); /* what was left of it is gone once others' is loaded */
-    sgl_status status = sgl_checkpoint_load(r->session, r->job->dir, 0);
+    sgl_status status = sgl_checkpoint_load(r->session, job_of(r)->dir, 0);
     if (status == SGL_OK) status = read_residual(r, sum);
     for (int i = 0; i < COUNT && status == SGL_OK; i++)
-        if (!(fabs(sum[i] - r->job->residual[i]) <= 1e-6 * (fabs(sum[i]) + 1)))
-            status = differs(r, "residual", i, sum[i], r->job->residual[i]);
+        if (!(fabs(sum[i] - job_of(r)->residual[i]) <= 1e-6 * (fabs(sum[i]) + 1)))
+            status = differs(r, "residual", i, sum[i], job_of(r)->residual[i]);
     if (status == SGL_OK) status = feed(r, 2);
     if (status == SGL_OK) status = sgl_step(r->program);
     if (status == SGL_OK) status = sgl_state_read(r->session, "w", w, sizeof(float) * COUNT);
@@ -345,7 +283,7 @@ static void test_refusals(void **state)
         const sgl_attr fields[] = { { .name = "mesh.dp", .kind = SGL_ATTR_INT, .i = 2 },
                                     { .name = "precision", .kind = SGL_ATTR_STRING, .s = rows[i].precision },
                                     { .name = "compress", .kind = SGL_ATTR_STRING, .s = rows[i].compress } };
-        rank r = { 0 };
+        session_rank r = { 0 };
         sglir_graph *ir;
         sgl_graph *graph;
         sgl_plan *plan;
@@ -390,7 +328,6 @@ static void test_memory_faults(void **state)
 
 int main(void)
 {
-    loop_ops.start = counting_start;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_checkpoints),     cmocka_unit_test(test_refusals),

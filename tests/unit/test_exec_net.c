@@ -1,5 +1,5 @@
 /* test_exec_net.c -- programs that exchange, one rank a thread over the loop: every op, dtypes, even and uneven parts, several
- * axes, in place and through staging; what the ranks compare before the first step; what a failed allocation leaves.
+ * axes, in place and through staging; the hash of an order, which ranks compare; what a failed allocation leaves.
  *
  * Exchanges that are waited for later have begun where they stand, and a run that fails leaves none of them under way.
  * In: graphs of one rank in text form, written for each rank by itself. Out: fetches, held against sums counted by hand. */
@@ -166,7 +166,7 @@ static const char *check_fetches(const rig *g, const net_case *c, int step)
 
 static sgl_status run_steps(rig *g, const net_case *c)
 {
-    SGLCORE_TRY(sglexec_exchanges_meet(g->exchanges));
+    SGLCORE_TRY(sglexec_exchanges_make_groups(g->exchanges));
     const int64_t allocations = g->env->allocations;
     for (int step = 0; step < STEPS && !g->r->fault; step++) {
         for (int64_t i = 0; i < c->rows * COLS; i++)
@@ -244,26 +244,6 @@ static void test_all_ops(void **state)
 }
 
 /* ---- before the first step ------------------------------------------------------------------------------------------- */
-
-/* Rank 1 has more rows: the ranks of its group find out, and are told apart from the rest; the others learn of it. */
-static void test_other_amounts(void **state)
-{
-    (void)state;
-    comm_case all;
-    net_case c = { .plan = mesh_of(2, 2), .axes = 4, .dtype = "f32", .rows = 6, .unit = 1, .other = 1 };
-    run_case(&c, &all);
-    for (int r = 0; r < 2; r++) {
-        char wanted[160];
-        snprintf(wanted, sizeof wanted, "program \"net\": rank %d on ", 1 - r);
-        assert_int_equal(all.ranks[r].status, SGL_INVALID_ARGUMENT);
-        assert_non_null(strstr(all.ranks[r].message, wanted));
-        assert_non_null(strstr(all.ranks[r].message, "exchanges other amounts over tp than rank "));
-    }
-    for (int r = 2; r < 4; r++) {
-        assert_int_equal(all.ranks[r].status, SGL_DEVICE);
-        assert_non_null(strstr(all.ranks[r].message, "exchanges other amounts over tp"));
-    }
-}
 
 static sglcore_hash hash_of(const net_case *c, int rank)
 {
@@ -356,7 +336,7 @@ static void failing_body(comm_rank *r)
     write_graph(c, r->rank, text, sizeof text);
     failing_env = &r->env;
     r->status = net_rig_open(&g, r, &c->plan, c->staged, text);
-    if (r->status == SGL_OK) r->status = sglexec_exchanges_meet(g.exchanges);
+    if (r->status == SGL_OK) r->status = sglexec_exchanges_make_groups(g.exchanges);
     if (r->status == SGL_OK) {
         launches_left = 1;
         g.ops.launch = launch_or_fail;
@@ -479,10 +459,10 @@ static void test_in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_ops),       cmocka_unit_test(test_other_amounts),
-        cmocka_unit_test(test_order_hash),    cmocka_unit_test(test_wrong_part),
-        cmocka_unit_test(test_memory_faults), cmocka_unit_test(test_replay_needs_them),
-        cmocka_unit_test(test_in_place),      cmocka_unit_test(test_failing_run),
+        cmocka_unit_test(test_all_ops),           cmocka_unit_test(test_order_hash),
+        cmocka_unit_test(test_wrong_part),        cmocka_unit_test(test_memory_faults),
+        cmocka_unit_test(test_replay_needs_them), cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_failing_run),
     };
     return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void overlap_body(comm_rank *r)
     rig g = { .list = o->scheduled ? all : unscheduled, .bucket = GRADIENT_BYTES };
     write_backward(text, sizeof text);
     r->status = net_rig_open(&g, r, &plan, false, text);
-    if (r->status == SGL_OK) r->status = sglexec_exchanges_meet(g.exchanges);
+    if (r->status == SGL_OK) r->status = sglexec_exchanges_make_groups(g.exchanges);
     g.ops.launch = launch_timed;
     o->best_s[r->rank] = 1e9;
     if (r->status == SGL_OK) count(&g, o);

@@ -4,18 +4,13 @@
  * In: one small graph under many plans. Out: the same numbers whatever the plan; when one rank fails all do, and what was
  * there stays. The process runs in a folder of its own.
  * ctest: serial */
-#include <pthread.h>
 #include <stdio.h>
 
 #include "checkpoint_cases.h"
 
-#include "collectives/engine.h"
-#include "session/session.h"
-#include "tests/support/loop_link.h"
+#include "tests/support/session_ranks.h"
 
-static const sglexec_comm_ops loop_ops = { .name = "loop", SGLCOMM_ENGINE_CALLS };
-
-enum { MOST = 4, ROWS = 5, COLUMNS = 6, COUNT = ROWS * COLUMNS };
+enum { ROWS = 5, COLUMNS = 6, COUNT = ROWS * COLUMNS };
 
 /* Each step: w is doubled, its state counts, b grows by one, without an exchange. */
 static const char text[] = "graph \"train\" {\n"
@@ -25,12 +20,7 @@ static const char text[] = "graph \"train\" {\n"
                            "  %3 = add(%0, %0)\n  %4 = add(%1, %0)\n  %5 = add(%2, %2)\n"
                            "  update \"w\" %3\n  update \"adam.m/w\" %4\n  update \"b\" %5\n}\n";
 
-typedef struct layout {
-    int64_t dp, fsdp, tp;
-    const char *layouts;
-} layout;
-
-static const layout layouts[] = {
+static const session_layout layouts[] = {
     { 1, 1, 1, "" },
     { 1, 1, 2, "w tp:0" },
     { 1, 2, 1, "w fsdp:1" },
@@ -42,95 +32,39 @@ static const layout layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-typedef struct rank {
-    struct job *job;
-    pthread_t thread;
-    fault_heap heap;
-    sgl_vm *vm;
-    sgl_session *session;
-    sgl_program *program;
-    int number;
-    sgl_status status;
-    char message[2048];
-} rank;
-
 typedef struct job {
-    const layout *layout;
-    sgl_status (*body)(rank *r);
+    const session_layout *layout;
+    sgl_status (*body)(session_rank *r);
     const char *from, *to;
     int64_t fail_at; /* of rank 1 */
-    rank ranks[MOST];
 } job;
 
-static int size_of(const layout *l) { return (int)(l->dp * l->fsdp * l->tp); }
+static const job *job_of(const session_rank *r) { return r->all->job; }
 
-static sgl_status freeze(rank *r, const layout *l, sgl_program **program)
+static sgl_status body_of_job(session_rank *r)
 {
-    const sgl_attr fields[] = { { .name = "mesh.dp", .kind = SGL_ATTR_INT, .i = l->dp },
-                                { .name = "mesh.fsdp", .kind = SGL_ATTR_INT, .i = l->fsdp },
-                                { .name = "mesh.tp", .kind = SGL_ATTR_INT, .i = l->tp },
-                                { .name = "layouts", .kind = SGL_ATTR_STRING, .s = l->layouts } };
-    sglir_graph *ir;
-    sgl_graph *graph;
-    sgl_plan *plan;
-    SGLCORE_TRY(sgl_plan_new(r->vm, &plan));
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) SGLCORE_TRY(sgl_plan_set(plan, &fields[i]));
-    SGLCORE_TRY(sglir_parse(&r->vm->env, "graph", text, strlen(text), &ir));
-    SGLCORE_TRY(sglsession_graph_take(r->vm, ir, &graph));
-    return sgl_freeze(r->session, graph, plan, program);
-}
-
-static sgl_status open_rank(rank *r)
-{
-    const sgl_config config = { .alloc = fault_alloc, .alloc_user = &r->heap, .threads = 1 };
-    const sglexec_comm_options options = { .timeout_s = 20 };
-    sglexec_comm *comm;
-    SGLCORE_TRY(sgl_open(&config, &r->vm));
     r->vm->env.io = unsynced_io();
-    SGLCORE_TRY(sgl_session_new(r->vm, "cpu", &r->session));
-    if (size_of(r->job->layout) > 1) {
-        SGLCORE_TRY(sglcomm_open(&r->vm->env, &options, &loop_link, &comm));
-        SGLCORE_TRY(sglsession_take_world(r->session, &loop_ops, comm));
-    }
-    r->number = sgl_session_rank(r->session);
-    return freeze(r, r->job->layout, &r->program);
+    SGLCORE_TRY(session_rank_freeze(r, text, job_of(r)->layout, "", &r->program));
+    return job_of(r)->body(r);
 }
 
-static void *rank_main(void *argument)
+static session_ranks run_job(job *j)
 {
-    rank *r = argument;
-    r->status = open_rank(r);
-    if (r->status == SGL_OK) r->status = r->job->body(r);
-    r->heap.counter = (fault_counter){ 0 };
-    snprintf(r->message, sizeof r->message, "%s", sgl_error_message(r->vm));
-    sgl_close(r->vm);
-    return NULL;
-}
-
-static void run_job(job *j)
-{
-    const int size = size_of(j->layout);
-    loop_world(size, 0);
-    for (int i = 0; i < size; i++) {
-        j->ranks[i] = (rank){ .job = j };
-        assert_int_equal(pthread_create(&j->ranks[i].thread, NULL, rank_main, &j->ranks[i]), 0);
-    }
-    for (int i = 0; i < size; i++) {
-        pthread_join(j->ranks[i].thread, NULL);
-        assert_int_equal(j->ranks[i].heap.live_blocks, 0);
-    }
+    session_ranks all = { .size = session_layout_size(j->layout), .body = body_of_job, .job = j };
+    session_ranks_run(&all);
+    return all;
 }
 
 static void must_run(job *j)
 {
-    run_job(j);
-    for (int i = 0; i < size_of(j->layout); i++)
-        if (j->ranks[i].status != SGL_OK) fail_msg("rank %d: %s", j->ranks[i].number, j->ranks[i].message);
+    char what[SESSION_LAYOUT_ROOM];
+    const session_ranks all = run_job(j);
+    session_ranks_all_good(&all, session_layout_text(j->layout, what));
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------------------- */
 
-static sgl_status differs(rank *r, const char *name, int i, float is, float wanted)
+static sgl_status differs(session_rank *r, const char *name, int i, float is, float wanted)
 {
     return sglcore_fail(&r->vm->env, SGL_INTERNAL, "%s[%d] is %g, not %g", name, i, (double)is, (double)wanted);
 }
@@ -139,7 +73,7 @@ static sgl_status differs(rank *r, const char *name, int i, float is, float want
 static float w_of(int i, int steps) { return (float)(i + 1) * (float)(1 << steps); }
 static float m_of(int i, int steps) { return (float)(100 + i) + w_of(i, steps) - w_of(i, 0); }
 
-static sgl_status write_numbers(rank *r)
+static sgl_status write_numbers(session_rank *r)
 {
     float w[COUNT], m[COUNT];
     const float b[] = { 1, 2, 3 };
@@ -152,7 +86,7 @@ static sgl_status write_numbers(rank *r)
     return sgl_state_write(r->session, "b", b, sizeof b);
 }
 
-static sgl_status expect_numbers(rank *r, int steps)
+static sgl_status expect_numbers(session_rank *r, int steps)
 {
     float w[COUNT], m[COUNT], b[3];
     SGLCORE_TRY(sgl_state_read(r->session, "w", w, sizeof w));
@@ -167,7 +101,7 @@ static sgl_status expect_numbers(rank *r, int steps)
     return SGL_OK;
 }
 
-static sgl_status step_and_save(rank *r)
+static sgl_status step_and_save(session_rank *r)
 {
     const char *name;
     sgl_role role;
@@ -178,23 +112,23 @@ static sgl_status step_and_save(rank *r)
     SGLCORE_TRY(expect_numbers(r, 0));
     for (int i = 0; i < 3; i++) SGLCORE_TRY(sgl_step(r->program));
     SGLCORE_TRY(expect_numbers(r, 3));
-    return sgl_checkpoint_save(r->session, r->job->to, 3, "{}", 0);
+    return sgl_checkpoint_save(r->session, job_of(r)->to, 3, "{}", 0);
 }
 
-static sgl_status load_and_step(rank *r)
+static sgl_status load_and_step(session_rank *r)
 {
-    SGLCORE_TRY(sgl_checkpoint_load(r->session, r->job->from, 0));
+    SGLCORE_TRY(sgl_checkpoint_load(r->session, job_of(r)->from, 0));
     SGLCORE_TRY(expect_numbers(r, 3));
     SGLCORE_TRY(sgl_step(r->program));
     return expect_numbers(r, 4);
 }
 
 /* Weights alone: the rest stays. */
-static sgl_status load_weights(rank *r)
+static sgl_status load_weights(session_rank *r)
 {
     float w[COUNT], m[COUNT];
     SGLCORE_TRY(write_numbers(r));
-    SGLCORE_TRY(sgl_parameters_load(r->session, r->job->from));
+    SGLCORE_TRY(sgl_parameters_load(r->session, job_of(r)->from));
     SGLCORE_TRY(sgl_state_read(r->session, "w", w, sizeof w));
     SGLCORE_TRY(sgl_state_read(r->session, "adam.m/w", m, sizeof m));
     for (int i = 0; i < COUNT; i++) {
@@ -227,15 +161,16 @@ static void test_any_plan_to_any(void **state)
 /* ---- refusals --------------------------------------------------------------------------------------------------------- */
 
 /* Another mesh of as many ranks: with the same part on each of them it fits, with another it does not. */
-static sgl_status freeze_others(rank *r)
+static sgl_status freeze_others(session_rank *r)
 {
-    static const layout same = { 2, 1, 2, "w tp:1" }, swapped = { 1, 1, 4, "w tp:1" }, none = { 4, 1, 1, "" },
-                        moved = { 2, 1, 2, "w tp:0" };
-    const layout *others[] = { &swapped, &none, &moved };
+    static const session_layout same = { 2, 1, 2, "w tp:1" }, swapped = { 1, 1, 4, "w tp:1" }, none = { 4, 1, 1, "" },
+                                moved = { 2, 1, 2, "w tp:0" };
+    const session_layout *others[] = { &swapped, &none, &moved };
     sgl_program *program;
-    SGLCORE_TRY(freeze(r, &same, &program));
+    SGLCORE_TRY(session_rank_freeze(r, text, &same, "", &program));
     for (int i = 0; i < 3; i++) {
-        if (freeze(r, others[i], &program) != SGL_TYPE) return differs(r, "plan", i, 0, SGL_TYPE);
+        if (session_rank_freeze(r, text, others[i], "", &program) != SGL_TYPE)
+            return differs(r, "plan", i, 0, SGL_TYPE);
         if (!strstr(sgl_error_message(r->vm), "w: the plan of program \"train\" has it ") ||
             !strstr(sgl_error_message(r->vm), "has it split along dimension 1 over tp=2"))
             return SGL_INTERNAL;
@@ -244,17 +179,17 @@ static sgl_status freeze_others(rank *r)
 }
 
 /* The same local dims and axis on this rank and on others another part: only all ranks' parts tell. */
-static sgl_status freeze_crossed(rank *r)
+static sgl_status freeze_crossed(session_rank *r)
 {
-    static const layout crossed = { 1, 2, 2, "w fsdp:1" };
+    static const session_layout crossed = { 1, 2, 2, "w fsdp:1" };
     sgl_program *program;
-    if (freeze(r, &crossed, &program) != SGL_TYPE) return differs(r, "plan", 0, 0, SGL_TYPE);
+    if (session_rank_freeze(r, text, &crossed, "", &program) != SGL_TYPE) return differs(r, "plan", 0, 0, SGL_TYPE);
     return strstr(sgl_error_message(r->vm), "in the same parts") ? SGL_OK : SGL_INTERNAL;
 }
 
 static void test_other_parts(void **state)
 {
-    static const layout first = { 2, 1, 2, "w tp:1" }, second = { 2, 2, 1, "w fsdp:1" };
+    static const session_layout first = { 2, 1, 2, "w tp:1" }, second = { 2, 2, 1, "w fsdp:1" };
     (void)state;
     must_run(&(job){ .layout = &first, .body = freeze_others });
     must_run(&(job){ .layout = &second, .body = freeze_crossed });
@@ -264,14 +199,14 @@ static void test_other_parts(void **state)
 static void test_alone(void **state)
 {
     (void)state;
-    const layout l = { 1, 1, 2, "w tp:0" };
-    rank r = { .number = 0 };
+    const session_layout l = { 1, 1, 2, "w tp:0" };
+    session_rank r = { .number = 0 };
     float w[COUNT];
     must(sgl_open(NULL, &r.vm));
     for (int device = 0; device < 2; device++) {
         must(sgl_session_new(r.vm, device ? "cpu" : "null", &r.session));
         must(sgl_session_plan_rank(r.session, 1));
-        must(freeze(&r, &l, &r.program));
+        must(session_rank_freeze(&r, text, &l, "", &r.program));
         must(write_numbers(&r));
         assert_int_equal(sgl_state_read(r.session, "w", w, sizeof w), device ? SGL_WRONG_STATE : SGL_OK);
         assert_int_equal(sgl_state_read(r.session, "w", w, 12), SGL_INVALID_ARGUMENT);
@@ -284,11 +219,11 @@ static void test_alone(void **state)
 
 /* ---- what fails on one rank ---------------------------------------------------------------------------------------------- */
 
-static sgl_status save_with_fault(rank *r)
+static sgl_status save_with_fault(session_rank *r)
 {
     SGLCORE_TRY(write_numbers(r));
     for (int i = 0; i < 3; i++) SGLCORE_TRY(sgl_step(r->program));
-    if (r->number == 1) { r->heap.counter = (fault_counter){ .fail_at = r->job->fail_at }; }
+    if (r->number == 1) { r->heap.counter = (fault_counter){ .fail_at = job_of(r)->fail_at }; }
     sgl_status status = sgl_checkpoint_save(r->session, "run", 4, "{}", 0);
     if (r->number == 1 && !r->heap.counter.tripped) return SGL_NOT_FOUND; /* not so many */
     r->heap.counter = (fault_counter){ 0 };
@@ -305,11 +240,11 @@ static void test_memory_of_one(void **state)
     must_run(&(job){ .layout = &layouts[1], .body = step_and_save, .to = "run" });
     for (;; n += 1 + n / 10) {
         job j = { .layout = &layouts[1], .body = save_with_fault, .fail_at = n };
-        run_job(&j);
-        rank *second = &j.ranks[j.ranks[1].number == 1];
-        if (second->status == SGL_NOT_FOUND) break;
-        for (int i = 0; i < 2; i++)
-            if (j.ranks[i].status != SGL_OK) fail_msg("allocation %d: %s", (int)n, j.ranks[i].message);
+        const session_ranks all = run_job(&j);
+        char what[32];
+        snprintf(what, sizeof what, "allocation %d", (int)n);
+        if (all.ranks[1].status == SGL_NOT_FOUND) break;
+        session_ranks_all_good(&all, what);
         assert_string_equal(names_in("run"), ".lock step-00000003");
         must(sglstore_checkpoint_find(&env, "run", &path, &meta, &step));
         assert_int_equal(step, 3);
@@ -331,7 +266,7 @@ static int cannot_write(void *user, const char *path, int *fd)
     return sglcore_io_posix.open_write(user, path, fd);
 }
 
-static sgl_status save_on_full_disk(rank *r)
+static sgl_status save_on_full_disk(session_rank *r)
 {
     sglcore_io io = *r->vm->env.io;
     io.open_write = cannot_write;
@@ -352,7 +287,7 @@ static void test_disk_of_one(void **state)
     remove_tree("run");
 }
 
-static sgl_status load_damaged(rank *r)
+static sgl_status load_damaged(session_rank *r)
 {
     SGLCORE_TRY(write_numbers(r));
     sgl_status status = sgl_checkpoint_load(r->session, "run/step-00000003", 0);

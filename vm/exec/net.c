@@ -99,18 +99,12 @@ void sglexec_net_close(sglexec_net *net)
     sglcore_free(env, net, sizeof *net);
 }
 
-static sgl_status gather(sglexec_net *net, sglexec_group *group, const void *own, int64_t bytes, void *all,
-                         const char *label)
+sgl_status sglexec_net_gather(sglexec_net *net, const void *own, int64_t bytes, void *all, const char *label)
 {
     sglexec_exchange x = {
         .kind = SGLEXEC_ALL_GATHER, .dtype = SGL_U8, .count = bytes, .from = own, .to = all, .label = label
     };
-    return exchange(net, group, &x);
-}
-
-sgl_status sglexec_net_gather(sglexec_net *net, const void *own, int64_t bytes, void *all, const char *label)
-{
-    return gather(net, net->world, own, bytes, all, label);
+    return exchange(net, net->world, &x);
 }
 
 sgl_status sglexec_net_broadcast(sglexec_net *net, int from, void *data, int64_t bytes, const char *label)
@@ -329,99 +323,17 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
     return sglcore_hasher_end(&hasher);
 }
 
-/* What this rank and the one at that place of the group hand over to one another: both must have the same. */
-static sglcore_hash hash_pair(const sglexec_exchanges *e, sglplan_axes axes, int64_t place)
-{
-    const int64_t own = sglplan_group_place(&e->plan, axes, e->rank);
-    sglcore_hasher hasher;
-    sglcore_hasher_init(&hasher);
-    for (int64_t n = 0; n < e->program->instructions.count; n++) {
-        const route *r = &e->routes[n];
-        if (r->axes != axes || !is_pair(r) || r->exchange.peer != place) continue;
-        sglcore_hasher_u64(&hasher, (uint64_t)(r->exchange.kind == SGLEXEC_SEND ? own : place));
-        sglcore_hasher_u64(&hasher, r->exchange.dtype);
-        sglcore_hasher_u64(&hasher, (uint64_t)r->exchange.count);
-        sglcore_hasher_u64(&hasher,
-                           (uint64_t)sglexec_attr_int(e->program, &e->program->instructions.data[n], "number"));
-    }
-    return sglcore_hasher_end(&hasher);
-}
-
-/* What the group of these axes is to exchange: all its ranks must have the same. */
-static sglcore_hash hash_group(const sglexec_exchanges *e, sglplan_axes axes)
-{
-    const int64_t size = sglplan_group_size(&e->plan, axes);
-    sglcore_hasher hasher;
-    sglcore_hasher_init(&hasher);
-    for (int64_t n = 0; n < e->program->instructions.count; n++) {
-        const route *r = &e->routes[n];
-        if (r->axes != axes || is_pair(r)) continue;
-        sglcore_hasher_u64(&hasher, r->exchange.kind);
-        if (r->parts)
-            sglcore_hasher_add(&hasher, r->parts, (size_t)size * sizeof *r->parts);
-        else
-            sglcore_hasher_u64(&hasher, (uint64_t)r->exchange.count);
-    }
-    return sglcore_hasher_end(&hasher);
-}
-
-/* Of what each rank has handed in, one hash for all or one per place. Every rank that finds a difference tells of it. */
-static sgl_status compare_hashes(sglexec_exchanges *e, sglplan_axes axes, sglexec_group *group, int64_t width,
-                                 const sglcore_hash *own, sglcore_hash *all)
-{
-    sglexec_net *net = e->net;
-    char name[SGLPLAN_AXES_ROOM];
-    const int64_t size = sglplan_group_size(&e->plan, axes), place = sglplan_group_place(&e->plan, axes, e->rank);
-    sgl_status status = gather(net, group, own, width * (int64_t)sizeof *own, all, "comparing what is exchanged");
-    const bool known = status == SGL_OK;
-    /* A rank that fails now, and with it the comm, does so when all of the group have what they compare. */
-    sglexec_exchange together = { .kind = SGLEXEC_BARRIER, .dtype = SGL_U8, .label = "comparing what is exchanged" };
-    if (known) status = exchange(net, group, &together);
-    for (int64_t i = 0; i < size && known; i++) {
-        const bool pairs = width > 1;
-        if (sglcore_hash_equal(all[i * width + (pairs ? place : 0)], own[pairs ? i : 0])) continue;
-        const int other = (int)sglplan_group_member(&e->plan, axes, e->rank, i);
-        status = sglcore_fail(net->env, SGL_INVALID_ARGUMENT,
-                              "program \"%s\": rank %d on %s exchanges other amounts over %s than rank %d on %s",
-                              sglcore_string(e->program->strings, e->program->name), other,
-                              net->ops->host(net->comm, other), sglplan_axes_text(axes, name, sizeof name),
-                              (int)e->rank, net->ops->host(net->comm, (int)e->rank));
-        net->ops->fail(net->comm, net->env->message); /* ranks of other groups see nothing of it */
-        break;
-    }
-    return status;
-}
-
-static sgl_status compare_group(sglexec_exchanges *e, sglplan_axes axes, sglexec_group *group, bool pairs)
-{
-    sglcore_env *env = e->net->env;
-    const int64_t size = sglplan_group_size(&e->plan, axes), width = pairs ? size : 1;
-    const size_t bytes = (size_t)width * sizeof(sglcore_hash);
-    sglcore_hash *own = sglcore_alloc(env, bytes), *all = sglcore_alloc(env, (size_t)size * bytes);
-    sgl_status status = own && all ? SGL_OK : SGL_OUT_OF_MEMORY;
-    for (int64_t i = 0; i < width && status == SGL_OK; i++)
-        own[i] = pairs ? hash_pair(e, axes, i) : hash_group(e, axes);
-    if (status == SGL_OK) status = compare_hashes(e, axes, group, width, own, all);
-    if (own) sglcore_free(env, own, bytes);
-    if (all) sglcore_free(env, all, (size_t)size * bytes);
-    return status;
-}
-
 /* In the order of the masks, which is the same on all ranks. */
-sgl_status sglexec_exchanges_meet(sglexec_exchanges *e)
+sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *e)
 {
     const sglplan_axes end = SGLPLAN_AXIS(SGLIR_AXIS_COUNT);
     for (sglplan_axes axes = 1; axes < end; axes++) {
         sglexec_group *group = NULL;
-        bool pairs = false;
         for (int64_t n = 0; n < e->program->instructions.count; n++) {
             if (e->routes[n].axes != axes) continue;
             if (!group) SGLCORE_TRY(group_of(e, axes, &group));
             e->routes[n].group = group;
-            pairs = pairs || is_pair(&e->routes[n]);
         }
-        if (group) SGLCORE_TRY(compare_group(e, axes, group, false));
-        if (pairs) SGLCORE_TRY(compare_group(e, axes, group, true));
     }
     return SGL_OK;
 }

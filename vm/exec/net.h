@@ -3,7 +3,7 @@
  * Comes in: a comm (comm.h), a frozen program, its plan and which rank of the mesh this is. Goes out: instructions of ops with
  * the flag SGLIR_EXCHANGE, WAIT, COORDINATE and SHARE, which replay hands over in place of a launch. A net is a session's; groups are made
  * once for each set of axes of a mesh and shared by programs. Odd invariant: whatever is told here of other ranks (groups,
- * counts, order) is worked out on each of them by itself, and compared before the first step. */
+ * counts, order) is worked out on each of them by itself; a session compares it before the first step (session/order.c). */
 #ifndef SGLEXEC_NET_H
 #define SGLEXEC_NET_H
 
@@ -29,9 +29,9 @@ sgl_status sglexec_exchanges_new(sglexec_net *net, const sglexec_program *progra
 void sglexec_exchanges_free(sglexec_exchanges *exchanges); /* NULL is allowed */
 /* Of kinds, dtypes and axes in their order: what must be alike on all ranks, whose parts may differ. */
 sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *exchanges);
-/* Makes the groups that are not there yet, and compares in each of them what its ranks are to exchange: INVALID_ARGUMENT, with
- * two ranks in the message, where they differ; the comm's ranks are told. Before the first run. */
-sgl_status sglexec_exchanges_meet(sglexec_exchanges *exchanges);
+/* Makes the groups that are not there yet; exchanges nothing. All ranks of the mesh call it, with programs that meet in the same
+ * exchanges (tune/simulate.h finds out), before the first run. */
+sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *exchanges);
 /* Runs instruction n: an exchange begins, and is waited for at once unless a WAIT of the program does; a WAIT waits. at_once:
  * for somebody who looks at each result, no exchange is left under way. Allocates nothing. */
 sgl_status sglexec_exchanges_run(sglexec_exchanges *exchanges, const sglexec_memory *memory, uint32_t n, bool at_once);

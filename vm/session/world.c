@@ -179,8 +179,8 @@ static sgl_status meet(sgl_program *program, sglexec_exchanges **exchanges, bool
         *known = status != SGL_OK;
     }
     sglcore_free(env, all, bytes);
-    if (status == SGL_OK) status = sglexec_exchanges_meet(*exchanges);
-    return status == SGL_OK ? sglsession_prove_order(program, known) : status;
+    if (status == SGL_OK) status = sglsession_prove_order(program, known);
+    return status == SGL_OK ? sglexec_exchanges_make_groups(*exchanges) : status;
 }
 
 sgl_status sglsession_meet(sgl_program *program)

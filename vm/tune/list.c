@@ -35,6 +35,26 @@ static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
     }
 }
 
+/* What makes each rank's part of it, or which of the channel's it is; alike where whole extents are. */
+static uint64_t cut_of(const lister *l, const sglexec_instruction *i)
+{
+    const sglexec_operand *from = &l->program->operands.data[i->operand_first], *to = from + i->arg_count;
+    int64_t facts[3] = { 0 };
+    switch (i->op) {
+    case SGLIR_OP_SEND:
+    case SGLIR_OP_RECEIVE: return (uint64_t)sglexec_attr_int(l->program, i, "number");
+    case SGLIR_OP_REDUCE_SCATTER: facts[0] = from->dims[0]; break;
+    case SGLIR_OP_ALL_GATHER: facts[0] = to->dims[0]; break;
+    case SGLIR_OP_ALL_TO_ALL:
+        facts[2] = sglexec_attr_int(l->program, i, "to");
+        facts[0] = facts[2] == 1 ? from->dims[1] : to->dims[1];
+        break;
+    default: return 0;
+    }
+    facts[1] = sglexec_attr_int(l->program, i, "unit");
+    return sglcore_hash_bytes(facts, sizeof facts).low;
+}
+
 static bool is_twice(const sglexec_instruction *i) { return i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX; }
 
 /* Bytes that a rank sends; transport.md has the formulas. */
@@ -77,6 +97,7 @@ static sgl_status add_exchange(lister *l, uint32_t n)
     const int64_t ranks = sglplan_group_size(l->plan, way.axes);
     sgltune_event event = { .kind = (uint16_t)((receives ? SGLIR_OP_SEND : i->op) * 16 + dtype),
                             .amount = (uint64_t)whole_elements(l, i),
+                            .cut = cut_of(l, i),
                             .seconds = l->rates->link > 0 ? bytes_sent(l, i, ranks) / l->rates->link : 0,
                             .latency = ranks == 1 ? 0 : l->rates->latency * (is_twice(i) ? 2 : 1) };
     SGLCORE_TRY(find_label(l, n, &event.label));

@@ -119,7 +119,7 @@ sglcore_hash sgltune_list_hash(const sgltune_list *list)
     }
     for (int64_t i = 0; i < list->events.count; i++) {
         const sgltune_event *e = &list->events.data[i];
-        const uint64_t facts[] = { e->what, e->kind, e->way, e->of, e->number, e->amount };
+        const uint64_t facts[] = { e->what, e->kind, e->way, e->of, e->number, e->amount, e->cut };
         sglcore_hasher_add(&hasher, facts, sizeof facts);
     }
     return sglcore_hasher_end(&hasher);
@@ -166,14 +166,15 @@ static const char *label_of(const paper *p, int64_t rank, uint32_t event)
 
 static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, uint32_t event)
 {
-    return sglcore_fail(
-        p->env, SGL_INVALID_ARGUMENT,
-        "rank %lld would meet rank %lld in another exchange: here %s, there %s: every rank must run the "
-        "same script",
-        (long long)rank, (long long)m->rank, label_of(p, rank, event), label_of(p, m->rank, m->first));
+    const sgltune_event *here = &p->lists[rank]->events.data[event], *there = &p->lists[m->rank]->events.data[m->first];
+    const bool parts = here->kind == there->kind && here->amount == there->amount;
+    return sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
+                        "rank %lld would meet rank %lld in another exchange: here %s (%llu elements), there %s (%llu "
+                        "elements%s): every rank must run the same script",
+                        (long long)rank, (long long)m->rank, label_of(p, rank, event), (unsigned long long)here->amount,
+                        label_of(p, m->rank, m->first), (unsigned long long)there->amount,
+                        parts ? ", in other parts" : "");
 }
-
-/* ---- turns, the earliest first ------------------------------------------------------------------------------------------ */
 
 static bool is_before(const turn *a, const turn *b)
 {
@@ -270,7 +271,8 @@ static sgl_status begin(paper *p, int64_t rank, uint32_t at)
         SGLCORE_TRY(sglcore_vec_push(p->env, &g->meetings, (meeting){ .first = at, .rank = rank }));
     meeting *m = &g->meetings.data[e->number];
     const sgltune_event *first = &p->lists[m->rank]->events.data[m->first];
-    if (first->kind != e->kind || first->amount != e->amount) return fail_differ(p, m, rank, at);
+    if (first->kind != e->kind || first->amount != e->amount || first->cut != e->cut)
+        return fail_differ(p, m, rank, at);
     m->arrived++;
     if (now > m->ready) m->ready = now;
     call_group(p, g);

@@ -31,7 +31,8 @@ typedef struct sgltune_event {
     uint32_t of;     /* WAIT: an event before this one */
     uint32_t number; /* BEGIN: which one it is of its way */
     uint32_t label;  /* BEGIN: of the list's, what to tell of it */
-    uint64_t amount; /* BEGIN: must be alike on all its ranks */
+    uint64_t amount; /* BEGIN: elements; must be alike on all its ranks */
+    uint64_t cut;    /* BEGIN: which parts of them are whose, or which of a channel's it is; must be alike, too */
     double seconds;  /* WORK: of the rank. BEGIN: of the links of those that send */
     double latency;  /* BEGIN: until it has ended, after that */
 } sgltune_event;
