@@ -1,5 +1,5 @@
 # Compiler and linker flags of every target: warnings, sanitizers, hard mode, dead-section removal.
-# In: SGL_WERROR, SGL_SANITIZE, SGL_HARD_MODE. Optimisation levels are set with the build types in CMakeLists.txt.
+# In: SGL_WERROR, SGL_SANITIZE, SGL_HARD_MODE, SGL_TESTS. Optimisation levels are set with the build types in CMakeLists.txt.
 
 add_compile_definitions(_GNU_SOURCE)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes
@@ -13,6 +13,10 @@ endif()
 
 if(SGL_HARD_MODE)
   add_compile_definitions(SGL_HARD_MODE=1)
+endif()
+
+if(SGL_TESTS) # vm/core/broken.h: decisions that a test can break
+  add_compile_definitions(SGL_BREAKS=1)
 endif()
 
 if(SGL_SANITIZE)

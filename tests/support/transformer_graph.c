@@ -60,10 +60,12 @@ static sglir_id dropped(tracer *t, sglir_id x)
     return sglir_scale(t->g, sglir_mul(t->g, x, kept), 1 / (1 - t->sizes->dropout));
 }
 
-static sglir_id heads(tracer *t, sglir_id x)
+static int64_t kv_heads(const transformer_sizes *s) { return s->kv_heads > 0 ? s->kv_heads : s->heads; }
+
+static sglir_id heads(tracer *t, sglir_id x, int64_t count)
 {
     const transformer_sizes *s = t->sizes;
-    const int64_t dims[] = { s->batch, s->seq, s->heads, s->dim / s->heads };
+    const int64_t dims[] = { s->batch, s->seq, count, s->dim / s->heads };
     return sglir_reshape(t->g, x, 4, dims);
 }
 
@@ -80,13 +82,15 @@ static sglir_id block(tracer *t, int layer, sglir_id x)
     snprintf(scope, sizeof scope, "blocks.%d", layer);
     sglir_set_origin(t->g, "", 0, scope, "");
     sglir_id norm1 = parameter(t, layer, "norm1", 1, s->dim, 0), wq = parameter(t, layer, "wq", 2, s->dim, s->dim);
-    sglir_id wk = parameter(t, layer, "wk", 2, s->dim, s->dim), wv = parameter(t, layer, "wv", 2, s->dim, s->dim);
+    const int64_t kv_dim = s->dim / s->heads * kv_heads(s);
+    sglir_id wk = parameter(t, layer, "wk", 2, kv_dim, s->dim), wv = parameter(t, layer, "wv", 2, kv_dim, s->dim);
     sglir_id wo = parameter(t, layer, "wo", 2, s->dim, s->dim), norm2 = parameter(t, layer, "norm2", 1, s->dim, 0);
     sglir_id w1 = parameter(t, layer, "w1", 2, s->ffn, s->dim), w3 = parameter(t, layer, "w3", 2, s->ffn, s->dim);
     sglir_id w2 = parameter(t, layer, "w2", 2, s->dim, s->ffn);
     sglir_id h = norm(t, x, norm1);
-    const sglir_id args[] = { turned(t, heads(t, linear(t, h, wq))), turned(t, heads(t, linear(t, h, wk))),
-                              heads(t, linear(t, h, wv)), t->zero };
+    const sglir_id args[] = { turned(t, heads(t, linear(t, h, wq), s->heads)),
+                              turned(t, heads(t, linear(t, h, wk), kv_heads(s))),
+                              heads(t, linear(t, h, wv), kv_heads(s)), t->zero };
     const sglir_named scale = SGLIR_F("scale", 0.25);
     sglir_id out = sglir_reshape_like(t->g, build(t, SGLIR_OP_ATTENTION, 4, args, &scale, 1), x);
     x = sglir_add(t->g, x, dropped(t, linear(t, out, wo)));

@@ -9,8 +9,9 @@
 
 typedef struct transformer_sizes {
     int64_t layers, batch, seq, dim, heads, ffn, vocab;
-    double dropout;  /* 0: none */
-    sgl_dtype dtype; /* F64 is 0: that of a zeroed struct */
+    int64_t kv_heads; /* 0: as many as heads */
+    double dropout;   /* 0: none */
+    sgl_dtype dtype;  /* F64 is 0: that of a zeroed struct */
 } transformer_sizes;
 
 sgl_status transformer_graph(sglcore_env *env, const transformer_sizes *sizes, sglir_graph **graph);

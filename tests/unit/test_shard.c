@@ -9,11 +9,10 @@
 #include <string.h>
 
 #include "passes/pass.h"
-#include "tests/reference/interp_world.h"
-#include "tests/support/ir_case.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_program.h"
 #include "tests/support/transformer_graph.h"
+#include "tests/support/world_check.h"
 
 typedef struct mesh_case {
     const char *name;
@@ -84,14 +83,12 @@ static void print_graph(sglcore_env *env, const sglir_graph *g)
 static sglir_graph *laid_out(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t rank,
                              const char *until)
 {
-    sglir_graph *made = NULL;
-    sglpass_context context = { .env = env, .plan = plan, .rank = rank };
-    if (sglpass_run(&context, g, until, &made) != SGL_OK) {
-        print_graph(env, g);
-        fail_msg("rank %d: %s", (int)rank, env->message);
-    }
-    if (sglir_verify(made, SGLIR_PER_RANK) != SGL_OK) fail_msg("rank %d: %s", (int)rank, env->message);
-    return made;
+    ir_message message;
+    sglir_graph *made = world_check_rank(env, g, plan, rank, until, &message);
+    if (made) return made;
+    print_graph(env, g);
+    fail_msg("%s", message.text);
+    return NULL;
 }
 
 static int count_op(const sglir_graph *g, sglir_op op)
@@ -105,35 +102,23 @@ static int count_op(const sglir_graph *g, sglir_op op)
 static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g, const sglir_graph *expanded,
                        const mesh_case *c, const interp *whole, ir_tolerance tolerance, int *exchanges)
 {
-    sglplan plan = plan_of(c, expanded, (uint64_t)g->values.count);
-    const char *until = c->micro > 1 ? "micro" : "shard";
-    int64_t ranks = sglplan_group_size(&plan, ~(sglplan_axes)0);
-    sglir_graph *graphs[INTERP_MOST_RANKS];
-    interp in[INTERP_MOST_RANKS] = { { 0 } };
+    const sglplan plan = plan_of(c, expanded, (uint64_t)g->values.count);
+    world_check check = { .env = env,
+                          .g = g,
+                          .whole = whole,
+                          .plan = &plan,
+                          .until = c->micro > 1 ? "micro" : "shard",
+                          .tolerance = tolerance };
     ir_message message;
-    for (int64_t r = 0; r < ranks; r++) graphs[r] = laid_out(env, g, &plan, r, until);
-    if (!ir_case_round_trip(env, graphs[ranks - 1], &message)) fail_msg("%s (%s): %s", name, c->name, message.text);
-    bool good = interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in);
-    if (!good) {
-        print_graph(env, graphs[0]);
-        fail_msg("%s over %s (%s): %s", name, c->name, plan.layouts, in[0].error);
-    }
-    for (int64_t r = 0; r < ranks; r++) {
-        interp expected;
-        assert_true(interp_expected(whole, &plan, r, graphs[r], &expected));
-        bool same = ir_case_same_results(&expected, &in[r], graphs[r], tolerance, &message);
-        interp_free(&expected);
-        if (same) continue;
-        print_graph(env, graphs[r]);
-        fail_msg("%s over %s (%s), rank %d: %s", name, c->name, plan.layouts, (int)r, message.text);
-    }
+    const bool good = world_check_run(&check, &message);
+    if (!good && check.graphs[0]) print_graph(env, check.graphs[0]);
+    if (!good) fail_msg("%s over %s (%s): %s", name, c->name, plan.layouts, message.text);
+    const int64_t last = sglplan_group_size(&plan, ~(sglplan_axes)0) - 1;
+    if (!ir_case_round_trip(env, check.graphs[last], &message)) fail_msg("%s (%s): %s", name, c->name, message.text);
     for (int op = 0; exchanges && op < SGLIR_OP_COUNT; op++) {
-        if (sglir_ops[op].flags & SGLIR_EXCHANGE) exchanges[op] += count_op(graphs[0], (sglir_op)op);
+        if (sglir_ops[op].flags & SGLIR_EXCHANGE) exchanges[op] += count_op(check.graphs[0], (sglir_op)op);
     }
-    for (int64_t r = 0; r < ranks; r++) {
-        interp_free(&in[r]);
-        sglir_graph_free(graphs[r]);
-    }
+    world_check_free(&check);
 }
 
 /* ---- random graphs ---------------------------------------------------------------------------------------------------- */
@@ -286,27 +271,45 @@ static const mesh_case plans[] = {
       NULL },
 };
 
+static void check_transformer(const transformer_sizes *sizes, const mesh_case *cases, size_t count)
+{
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g;
+    interp whole = { 0 };
+    ir_message message;
+    assert_int_equal(transformer_graph(&env, sizes, &g), SGL_OK);
+    if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
+    for (size_t i = 0; i < count; i++)
+        check_mesh(&env, "transformer", g, g, &cases[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
+    interp_free(&whole);
+    sglir_graph_free(g);
+}
+
 static void test_transformer(void **state)
 {
     (void)state;
-    sglcore_env env;
-    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     const transformer_sizes sizes = {
         .layers = 2, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 12, .vocab = 11, .dropout = 0.25
     };
-    sglplan alone;
-    sglir_graph *g;
-    interp whole = { 0 };
-    sglplan_init(&alone);
-    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
-    sglir_graph *expanded = laid_out(&env, g, &alone, 0, "autodiff");
-    ir_case_fill(&whole, g, 7);
-    if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
-    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
-        check_mesh(&env, "transformer", g, expanded, &plans[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
-    interp_free(&whole);
-    sglir_graph_free(expanded);
-    sglir_graph_free(g);
+    check_transformer(&sizes, plans, sizeof plans / sizeof plans[0]);
+}
+
+/* Key heads that tp does not divide are on several ranks, and their gradients added up. */
+static void test_few_key_heads(void **state)
+{
+    (void)state;
+    const transformer_sizes sizes = {
+        .layers = 1, .batch = 4, .seq = 4, .dim = 12, .heads = 6, .kv_heads = 2, .ffn = 8, .vocab = 7
+    };
+    static const mesh_case cases[] = {
+        { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
+        { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TENSOR, NULL },
+        { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TENSOR, NULL },
+        { "dp=2,tp=4 and 2 micro-batches", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 4 }, 2, TENSOR, NULL },
+        { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL, NULL },
+    };
+    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0]);
 }
 
 /* A state of one dimension less than its parameter follows it where it can; what is said of states alone it must be able to. */
@@ -447,10 +450,10 @@ static void test_wholes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_graphs),  cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_large_meshes),   cmocka_unit_test(test_transformer),
-        cmocka_unit_test(test_laid_out),       cmocka_unit_test(test_wholes),
-        cmocka_unit_test(test_states_refused),
+        cmocka_unit_test(test_random_graphs), cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_large_meshes),  cmocka_unit_test(test_few_key_heads),
+        cmocka_unit_test(test_transformer),   cmocka_unit_test(test_laid_out),
+        cmocka_unit_test(test_wholes),        cmocka_unit_test(test_states_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

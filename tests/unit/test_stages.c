@@ -8,9 +8,8 @@
 
 #include "passes/stages.h"
 #include "plan/mesh.h"
-#include "tests/reference/interp_world.h"
-#include "tests/support/ir_case.h"
 #include "tests/support/transformer_graph.h"
+#include "tests/support/world_check.h"
 
 typedef struct pipe_case {
     const char *name;
@@ -59,13 +58,9 @@ static void print_graph(sglcore_env *env, const sglir_graph *g)
 
 static sglir_graph *staged(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t rank, const char *until)
 {
-    sglir_graph *made = NULL;
-    sglpass_context context = { .env = env, .plan = plan, .rank = rank };
-    if (sglpass_run(&context, g, until, &made) != SGL_OK) fail_msg("rank %d: %s", (int)rank, env->message);
-    if (sglir_verify(made, SGLIR_PER_RANK) != SGL_OK) {
-        print_graph(env, made);
-        fail_msg("rank %d: %s", (int)rank, env->message);
-    }
+    ir_message message;
+    sglir_graph *made = world_check_rank(env, g, plan, rank, until, &message);
+    if (!made) fail_msg("%s", message.text);
     return made;
 }
 
@@ -111,46 +106,36 @@ static void check_states(const sglir_graph *g, sglir_graph *const *graphs, const
 
 static void check_plan(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const interp *whole)
 {
-    sglplan plan = plan_of(c);
-    int64_t ranks = sglplan_group_size(&plan, ~(sglplan_axes)0);
-    sglir_graph *graphs[INTERP_MOST_RANKS];
-    interp in[INTERP_MOST_RANKS] = { { 0 } };
+    const sglplan plan = plan_of(c);
+    world_check check = { .env = env,
+                          .g = g,
+                          .whole = whole,
+                          .plan = &plan,
+                          .until = "stages",
+                          .tolerance = (ir_tolerance){ 1e-10, 1e-12 } };
     ir_message message;
-    for (int64_t r = 0; r < ranks; r++) graphs[r] = staged(env, g, &plan, r, "stages");
-    check_states(g, graphs, &plan);
-    if (!interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in))
-        fail_msg("%s: %s", c->name, in[0].error);
-    for (int64_t r = 0; r < ranks; r++) {
-        interp expected;
-        assert_true(interp_expected(whole, &plan, r, graphs[r], &expected));
-        bool same = ir_case_same_results(&expected, &in[r], graphs[r], (ir_tolerance){ 1e-10, 1e-12 }, &message);
-        interp_free(&expected);
-        if (!same) print_graph(env, graphs[r]);
-        if (!same) fail_msg("%s, rank %d: %s", c->name, (int)r, message.text);
-        assert_true(count_op(graphs[r], SGLIR_OP_SEND) > 0);
-        assert_true(count_op(graphs[r], SGLIR_OP_RECEIVE) > 0);
+    const bool good = world_check_run(&check, &message);
+    if (!good && check.graphs[0]) print_graph(env, check.graphs[0]);
+    if (!good) fail_msg("%s: %s", c->name, message.text);
+    check_states(g, check.graphs, &plan);
+    for (int64_t r = 0; r < sglplan_group_size(&plan, ~(sglplan_axes)0); r++) {
+        assert_true(count_op(check.graphs[r], SGLIR_OP_SEND) > 0);
+        assert_true(count_op(check.graphs[r], SGLIR_OP_RECEIVE) > 0);
     }
-    for (int64_t r = 0; r < ranks; r++) {
-        interp_free(&in[r]);
-        sglir_graph_free(graphs[r]);
-    }
+    world_check_free(&check);
 }
 
 static void check_transformer(const transformer_sizes *sizes, const pipe_case *cases, size_t count)
 {
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    sglplan alone;
     sglir_graph *g;
     interp whole = { 0 };
-    sglplan_init(&alone);
+    ir_message message;
     assert_int_equal(transformer_graph(&env, sizes, &g), SGL_OK);
-    sglir_graph *expanded = staged(&env, g, &alone, 0, "autodiff");
-    ir_case_fill(&whole, g, 7);
-    if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
+    if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
     for (size_t i = 0; i < count; i++) check_plan(&env, g, &cases[i], &whole);
     interp_free(&whole);
-    sglir_graph_free(expanded);
     sglir_graph_free(g);
 }
 

@@ -11,6 +11,7 @@
  * Odd invariant: in (1) an inner grad counts as an op of its arguments, so its path belongs to the outer one's. */
 #include <string.h>
 
+#include "core/broken.h"
 #include "passes/autodiff_path.h"
 #include "passes/pass.h"
 #include "passes/vjp_rules.h"
@@ -73,6 +74,12 @@ static sglir_id source_of(const autodiff *a, const sglir_graph *g, sglir_id node
     return i < args ? sglir_arg(g, sglir_node_at(g, node), i) : a->captures.data[i - args];
 }
 
+static bool is_input(const sglir_graph *g, sglir_id value)
+{
+    const sglir_node *maker = sglir_maker(g, value);
+    return maker && maker->op == SGLIR_OP_INPUT;
+}
+
 static void add_gradient(autodiff *a, sglir_graph *g, sglir_id node, uint32_t i)
 {
     sglir_id value = source_of(a, g, node, i), term = a->into.data[i];
@@ -87,6 +94,7 @@ static void add_gradient(autodiff *a, sglir_graph *g, sglir_id node, uint32_t i)
         return;
     }
     sglir_id *sum = &a->path.gradients.data[value];
+    if (*sum != SGLIR_NONE && sglcore_is_broken(SGLCORE_BREAK_TIED_SUMMED) && is_input(g, value)) return;
     *sum = *sum == SGLIR_NONE ? term : sglir_add(g, *sum, term);
 }
 

@@ -7,6 +7,7 @@
  * last (shard_packs.c). Odd invariant: extents are whole here. */
 #include <string.h>
 
+#include "core/broken.h"
 #include "passes/shard_apart.h"
 #include "plan/compress.h"
 #include "plan/layout.h"
@@ -95,7 +96,8 @@ static sglir_id join_heads(sglir_graph *to, sglir_id x, int64_t keys)
     if (to->status != SGL_OK) return SGLIR_NONE;
     const sglir_type t = *sglir_type_of(to, x);
     const int64_t apart[] = { t.dims[0], t.dims[1], keys, t.dims[2] / keys, t.dims[3] };
-    return sglir_reduce(to, SGLIR_OP_REDUCE_SUM, sglir_reshape(to, x, 5, apart), (int64_t[]){ 3 }, 1, false);
+    const sglir_op sum = sglcore_is_broken(SGLCORE_BREAK_KV_SUMMED) ? SGLIR_OP_REDUCE_MAX : SGLIR_OP_REDUCE_SUM;
+    return sglir_reduce(to, sum, sglir_reshape(to, x, 5, apart), (int64_t[]){ 3 }, 1, false);
 }
 
 static void spread_heads(sglir_rewrite *rewrite, const sglir_node *node, sglir_id *args, sglir_id *results)
@@ -133,6 +135,8 @@ static bool take_apart(sglir_rewrite *rewrite, sglir_id id)
     } else {
         sglir_compose_rule((sglir_op)node->op)(rewrite->to, rewrite->from, node, args, results);
     }
+    if (node->op == SGLIR_OP_MEAN && sglcore_is_broken(SGLCORE_BREAK_DIVIDE_ONCE))
+        results[0] = sglir_scale(rewrite->to, results[0], (double)sglplan_group_size(rewrite->user, SGLPLAN_DATA_AXES));
     for (uint32_t r = 0; r < node->out_count; r++) rewrite->map[node->out_first + r] = results[r];
     return true;
 }

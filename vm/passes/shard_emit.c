@@ -5,6 +5,7 @@
  * what was chosen; where they do not, that is an error of this pass, found here. */
 #include <string.h>
 
+#include "core/broken.h"
 #include "passes/shard.h"
 #include "passes/shard_apart.h"
 
@@ -79,7 +80,7 @@ static void move_random(const local *l, sglir_id *args)
 {
     sglpass_sharder *s = l->s;
     if (l->node->op != SGLIR_OP_RANDOM_UNIFORM && l->node->op != SGLIR_OP_RANDOM_NORMAL) return;
-    if (sglpass_axes_of(result_form(l, 0), 0) == 0) return;
+    if (sglpass_axes_of(result_form(l, 0), 0) == 0 || sglcore_is_broken(SGLCORE_BREAK_MASK_SLICE)) return;
     const sglir_type *type = sglir_type_of(s->from, l->node->out_first);
     int64_t row = 1;
     for (int dim = 1; dim < type->rank; dim++) row *= type->dims[dim];

@@ -8,6 +8,7 @@
  * stays as it is. */
 #include <string.h>
 
+#include "core/broken.h"
 #include "passes/shard_apart.h"
 
 static const uint32_t NO_DOMAIN = UINT32_MAX;
@@ -395,7 +396,8 @@ static sgl_status open_reduction(opener *o, const domain *d, const sglir_node *n
         for (int i = 0; i < rank; i++) axes[i] = i;
         sglir_id one = rank == 0 ? piece(o, value, p)
                                  : sglir_reduce(to, (sglir_op)node->op, piece(o, value, p), axes, rank, false);
-        joined = joined == SGLIR_NONE ? one : sglir_binary(to, joins(o->g, node), joined, one);
+        const bool alone = joined == SGLIR_NONE || sglcore_is_broken(SGLCORE_BREAK_CLIP_GLOBAL);
+        joined = alone ? one : sglir_binary(to, joins(o->g, node), joined, one);
         SGLCORE_TRY(sglir_status(to));
     }
     o->rewrite->map[node->out_first] = sglir_reshape(to, joined, type->rank, type->dims);

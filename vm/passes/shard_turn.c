@@ -8,6 +8,7 @@
  * cut by the slowest first; a form that adds a slower one is reached by way of the whole. */
 #include <string.h>
 
+#include "core/broken.h"
 #include "ir/infer.h"
 #include "passes/shard.h"
 
@@ -287,7 +288,8 @@ static void pay(turning *t, sglplan_axes axes)
 {
     const sglir_named attr = SGLIR_I("axes", axes);
     if (axes == 0) return;
-    t->now = sglir_emit(t->s->to, SGLIR_OP_ALL_REDUCE, &t->now, 1, &attr, 1, NULL);
+    if (!sglcore_is_broken(SGLCORE_BREAK_SUM_PAID))
+        t->now = sglir_emit(t->s->to, SGLIR_OP_ALL_REDUCE, &t->now, 1, &attr, 1, NULL);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if (axes & SGLPLAN_AXIS(axis)) t->form.at[axis] = SGLPASS_WHOLE;
     }
@@ -414,6 +416,18 @@ static void hand_out_some(turning *t, const sglpass_form *want)
     }
 }
 
+/* 1 as a term of every rank: for tests that break the sum. */
+static sglir_id one_of_each(sglir_graph *to, int axis, sgl_dtype dtype)
+{
+    const int64_t own = 1;
+    int64_t layout[SGLIR_AXIS_COUNT];
+    for (int i = 0; i < SGLIR_AXIS_COUNT; i++) layout[i] = i == axis ? 0 : -1;
+    const sglir_named attrs[] = { SGLIR_INTS("dims", 1, &own), SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
+    const sglir_id one = sglir_constant(to, dtype, 1);
+    const sglir_id each = sglir_emit(to, SGLIR_OP_BROADCAST, &one, 1, attrs, 2, NULL);
+    return sglir_reduce(to, SGLIR_OP_REDUCE_SUM, each, (int64_t[]){ 0 }, 1, false);
+}
+
 /* What is whole and wanted as terms of a sum: all of it on the first rank, nothing on the others. */
 static void share(turning *t, int axis)
 {
@@ -421,6 +435,7 @@ static void share(turning *t, int axis)
     const sglir_type type = *sglir_type_of(to, t->now);
     const sglir_named attrs[] = { SGLIR_I("axis", axis), SGLIR_I("dtype", type.dtype) };
     sglir_id first = sglir_emit(to, SGLIR_OP_SHARE, NULL, 0, attrs, 2, NULL);
+    if (sglcore_is_broken(SGLCORE_BREAK_SUM_ONCE)) first = one_of_each(to, axis, (sgl_dtype)type.dtype);
     t->now = sglir_mul(to, t->now, sglir_broadcast_like(to, first, t->now));
     t->form.at[axis] = SGLPASS_PARTIAL;
 }

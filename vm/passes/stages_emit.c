@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/broken.h"
 #include "passes/stages.h"
 
 typedef struct event {
@@ -311,7 +312,8 @@ static void close_carry(emitter *e, int64_t c)
         }
         if (stage == e->here) e->map[key] = e->sums[c];
         hand(e, key, type, stage);
-        if (carry->home == e->here) e->sums[c] = sglir_add(e->to, e->sums[c], e->map[key]);
+        const bool left_out = type->rank > 0 && sglcore_is_broken(SGLCORE_BREAK_STAGES_SUMMED);
+        if (carry->home == e->here && !left_out) e->sums[c] = sglir_add(e->to, e->sums[c], e->map[key]);
     }
     if (e->marks) return;
     if (carry->home == e->here) e->map[carry->out] = e->sums[c];
