@@ -21,6 +21,7 @@ while IFS= read -r line; do
     case $line in
     *--log*) ;;
     *one.run*) small="$small --log one.log" ;;
+    *staged.run*) small="$small --log staged.log" ;;
     train*--data*) small="$small --log many.log" ;;
     esac
     eval "set -- $line $small"
@@ -33,4 +34,5 @@ $ranks || exit 77
 [ -s run.0.log ] && [ -s run.1.log ] || fail "not each rank has a log"
 for step in 1 10 20; do
     holds "($(log loss one.log $step) - $(log loss many.log $step))^2 < 1e-8"
+    holds "($(log loss one.log $step) - $(log loss staged.log $step))^2 < 1e-8"
 done

@@ -149,6 +149,40 @@ static void test_compares_exchanges(void **state)
     }
 }
 
+/* The ranks of the first stage exchange among one another, those of the second do not: groups are the same for all the same. */
+static void stage_body(rank *r)
+{
+    static const char first[] =
+        "graph \"stage\" {\n" OWED("f32, dims=[4]") "  %1 = all_reduce(%0) {axes=1}\n"
+                                                    "  %2 = send(%1) {axis=3, to=1, number=1}\n}\n";
+    static const char second[] = "graph \"stage\" {\n"
+                                 "  %0 = receive() {axis=3, from=0, number=1, dims=[4], dtype=f32}\n"
+                                 "  %1 = neg(%0)\n  fetch \"y\" %1\n}\n";
+    const bool is_first = r->at->number < 2;
+    float g[ROWS], y[ROWS];
+    sgl_program *program;
+    r->status = freeze(r, is_first ? first : second, &program);
+    if (r->status != SGL_OK) return;
+    program->plan.mesh[SGLIR_AXIS_DP] = program->plan.mesh[SGLIR_AXIS_PP] = 2;
+    program->plan.schedule = SGLPLAN_1F1B;
+    program->job = (sglcore_hash){ 1, 2 };
+    for (int i = 0; i < ROWS; i++) g[i] = (float)(r->at->number + 1 + i);
+    r->status = sglsession_ready(program);
+    if (r->status == SGL_OK && is_first) r->status = sgl_feed(program, "g", g, sizeof g);
+    if (r->status == SGL_OK) r->status = sgl_step(program);
+    if (r->status == SGL_OK && !is_first) r->status = sgl_fetch(program, "y", y, sizeof y);
+    for (int i = 0; i < ROWS && r->status == SGL_OK && !is_first; i++)
+        if (y[i] != -(float)(3 + 2 * i)) r->status = SGL_INTERNAL;
+}
+
+static void test_groups_of_stages(void **state)
+{
+    (void)state;
+    job j = { .size = 4, .body = stage_body };
+    run_job(&j);
+    session_ranks_all_good(&j.all, "stages");
+}
+
 /* ---- what a host agrees on ------------------------------------------------------------------------------------------------- */
 
 static void agree_body(rank *r)
@@ -245,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_compares),
         cmocka_unit_test(test_compares_work),
         cmocka_unit_test(test_compares_exchanges),
+        cmocka_unit_test(test_groups_of_stages),
         cmocka_unit_test(test_agrees),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_split_states),

@@ -323,17 +323,41 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
     return sglcore_hasher_end(&hasher);
 }
 
-/* In the order of the masks, which is the same on all ranks. */
+/* Sets of axes over which a program exchanges, a bit each. */
+enum { AXES_WORDS = ((1 << SGLIR_AXIS_COUNT) + 63) / 64 };
+typedef struct axes_sets {
+    uint64_t words[AXES_WORDS];
+} axes_sets;
+
+/* Of all ranks: those of one stage exchange over axes over which those of another do not. */
+static sgl_status tell_axes(sglexec_exchanges *e, axes_sets *of_all)
+{
+    sglexec_net *net = e->net;
+    const int64_t ranks = net->ops->size(net->comm);
+    const size_t bytes = (size_t)ranks * sizeof(axes_sets);
+    axes_sets own = { { 0 } }, *all = sglcore_alloc(net->env, bytes);
+    if (!all) return SGL_OUT_OF_MEMORY;
+    for (int64_t n = 0; n < e->program->instructions.count; n++)
+        own.words[e->routes[n].axes / 64] |= (uint64_t)(e->routes[n].axes != 0) << e->routes[n].axes % 64;
+    sgl_status status = sglexec_net_gather(net, &own, sizeof own, all, "telling groups");
+    *of_all = own;
+    for (int64_t i = 0; i < ranks * AXES_WORDS && status == SGL_OK; i++)
+        of_all->words[i % AXES_WORDS] |= all[i / AXES_WORDS].words[i % AXES_WORDS];
+    sglcore_free(net->env, all, bytes);
+    return status;
+}
+
+/* In the order of the masks: transports count groups as they are made, so that all ranks make the same. */
 sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *e)
 {
-    const sglplan_axes end = SGLPLAN_AXIS(SGLIR_AXIS_COUNT);
-    for (sglplan_axes axes = 1; axes < end; axes++) {
-        sglexec_group *group = NULL;
-        for (int64_t n = 0; n < e->program->instructions.count; n++) {
-            if (e->routes[n].axes != axes) continue;
-            if (!group) SGLCORE_TRY(group_of(e, axes, &group));
-            e->routes[n].group = group;
-        }
+    axes_sets sets;
+    SGLCORE_TRY(tell_axes(e, &sets));
+    for (sglplan_axes axes = 1; axes < SGLPLAN_AXIS(SGLIR_AXIS_COUNT); axes++) {
+        sglexec_group *group;
+        if ((sets.words[axes / 64] >> axes % 64 & 1) == 0) continue;
+        SGLCORE_TRY(group_of(e, axes, &group));
+        for (int64_t n = 0; n < e->program->instructions.count; n++)
+            if (e->routes[n].axes == axes) e->routes[n].group = group;
     }
     return SGL_OK;
 }

@@ -29,8 +29,8 @@ sgl_status sglexec_exchanges_new(sglexec_net *net, const sglexec_program *progra
 void sglexec_exchanges_free(sglexec_exchanges *exchanges); /* NULL is allowed */
 /* Of kinds, dtypes and axes in their order: what must be alike on all ranks, whose parts may differ. */
 sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *exchanges);
-/* Makes the groups that are not there yet; exchanges nothing. All ranks of the mesh call it, with programs that meet in the same
- * exchanges (tune/simulate.h finds out), before the first run. */
+/* Makes the groups that are not there yet, those of other ranks' programs too: they tell each other of which. All ranks of the
+ * mesh call it, with programs that meet in the same exchanges (tune/simulate.h finds out), before the first run. */
 sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *exchanges);
 /* Runs instruction n: an exchange begins, and is waited for at once unless a WAIT of the program does; a WAIT waits. at_once:
  * for somebody who looks at each result, no exchange is left under way. Allocates nothing. */
