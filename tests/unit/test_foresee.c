@@ -1,5 +1,5 @@
 /* test_foresee.c -- a step of all ranks on paper: few programs are planned, and times and verdict are those of planning each rank
- * by itself; a program that the session has frozen is taken as it is; failing allocations.
+ * by itself; a program that the session has frozen is taken as it is; failing allocations. ctest: timeout 600
  *
  * In: a small transformer over meshes that cut it evenly or not. Out: figures of sgl_foresee, held against sgltune_simulate. */
 #include "fault.h"
@@ -22,23 +22,21 @@ typedef struct mesh_case {
     const char *layouts;
     int64_t programs; /* at most */
     bool differ;      /* some of their graphs do */
+    int64_t pp;       /* stages of a pipeline; 0: none */
 } mesh_case;
 
 static const mesh_case cases[] = {
-    { "dp=1", 1, 1, 1, "", 1, false },
-    { "dp=2", 2, 1, 1, "", 2, false },
-    { "dp=12", 12, 1, 1, "", 2, false },
-    { "dp=8 of 12 rows", 8, 1, 1, "", 4, true },
-    { "dp=11 of 12 rows", 11, 1, 1, "", 7, true },
-    { "dp=6,tp=2", 6, 1, 2, TENSOR, 12, true }, /* 11 words on 2 ranks */
-    { "dp=4,tp=3", 4, 1, 3, TENSOR, 12, true },
-    { "fsdp=5 and all parts of 4", 1, 5, 1, "* fsdp:0", 5, true },
+    { "dp=1", 1, 1, 1, "", 1, false, 0 },          { "dp=2", 2, 1, 1, "", 2, false, 0 },
+    { "dp=6", 6, 1, 1, "", 2, false, 0 },          { "dp=8 of 12 rows", 8, 1, 1, "", 4, true, 0 },
+    { "dp=3,tp=2", 3, 1, 2, TENSOR, 6, true, 0 }, /* 11 words on 2 ranks */
+    { "dp=4,tp=3", 4, 1, 3, TENSOR, 12, true, 0 }, { "fsdp=5 and all parts of 4", 1, 5, 1, "* fsdp:0", 5, true, 0 },
+    { "pp=2,dp=3", 3, 1, 1, "", 4, true, 2 },      { "pp=2,dp=2,tp=2", 2, 1, 2, TENSOR, 8, true, 2 },
 };
 
 static sgl_graph *make_graph(sgl_vm *vm)
 {
     const transformer_sizes sizes = {
-        .layers = 1, .batch = 12, .seq = 2, .dim = 8, .heads = 4, .ffn = 12, .vocab = 11, .dtype = SGL_F32
+        .layers = 2, .batch = 12, .seq = 2, .dim = 8, .heads = 4, .ffn = 12, .vocab = 11, .dtype = SGL_F32
     };
     sglir_graph *ir;
     sgl_graph *graph;
@@ -52,9 +50,13 @@ static sgl_status make_plan(sgl_vm *vm, const mesh_case *c, sgl_plan **plan)
     const sgl_attr fields[] = { { .name = "mesh.dp", .kind = SGL_ATTR_INT, .i = c->dp },
                                 { .name = "mesh.fsdp", .kind = SGL_ATTR_INT, .i = c->fsdp },
                                 { .name = "mesh.tp", .kind = SGL_ATTR_INT, .i = c->tp },
-                                { .name = "layouts", .kind = SGL_ATTR_STRING, .s = c->layouts } };
+                                { .name = "layouts", .kind = SGL_ATTR_STRING, .s = c->layouts },
+                                { .name = "mesh.pp", .kind = SGL_ATTR_INT, .i = c->pp },
+                                { .name = "micro", .kind = SGL_ATTR_INT, .i = 2 },
+                                { .name = "schedule", .kind = SGL_ATTR_STRING, .s = "1f1b" } };
+    const size_t count = sizeof fields / sizeof fields[0] - (c->pp ? 0 : 3);
     SGLCORE_TRY(sgl_plan_new(vm, plan));
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) SGLCORE_TRY(sgl_plan_set(*plan, &fields[i]));
+    for (size_t i = 0; i < count; i++) SGLCORE_TRY(sgl_plan_set(*plan, &fields[i]));
     return SGL_OK;
 }
 
@@ -119,7 +121,7 @@ static void test_as_each_by_itself(void **state)
             fail_msg("%s: %s", c->name, sgl_error_message(vm));
         const sglplan full = sglsession_plan(session, plan);
         const sgl_foresight wanted =
-            each_by_itself(session, graph->ir, &full, c->dp * c->fsdp * c->tp, &machine, &differ);
+            each_by_itself(session, graph->ir, &full, c->dp * c->fsdp * c->tp * (c->pp ? c->pp : 1), &machine, &differ);
         assert_int_equal(f.ranks, wanted.ranks);
         if (f.programs > c->programs) fail_msg("%s: %d programs", c->name, (int)f.programs);
         if (f.step_s != wanted.step_s || f.exposed_s != wanted.exposed_s)
