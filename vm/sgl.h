@@ -294,7 +294,8 @@ SGL_API void sgl_session_free(sgl_session *session); /* frees its programs too *
 
 /* Runs the passes over a copy of the graph and binds the program to the session. Parameters and states that the
  * session does not have yet are allocated (zero); those it has must have the same role and type (TYPE, and the message names
- * both programs). plan may be NULL. Session, graph and plan must be of one VM. */
+ * both programs). plan may be NULL. Of a plan with stages the first program decides on which of them a state lives: freeze the
+ * one that trains first. Session, graph and plan must be of one VM. */
 SGL_API sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_plan *plan,
                               sgl_program **program);
 SGL_API void sgl_program_free(sgl_program *program);
