@@ -27,9 +27,18 @@ typedef struct rig {
     sglplan plan;
     const sglpass *list; /* of passes; NULL: what most texts need */
     int64_t bucket;      /* of the plan; 0: its default */
+    sglir_graph *traced; /* in place of a text: for the whole pipeline, as `rank` of the plan's mesh */
+    int64_t rank;
 } rig;
 
-static inline sgl_status net_rig_build(rig *g, const char *text)
+static inline sgl_status net_rig_trace(rig *g)
+{
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) g->plan.native[op] = g->ops.native((sglir_op)op);
+    const sglpass_context context = { .env = g->env, .plan = &g->plan, .rank = g->rank, .workspace = g->ops.workspace };
+    return sglpass_run(&context, g->traced, NULL, &g->placed);
+}
+
+static inline sgl_status net_rig_parse(rig *g, const char *text)
 {
     static const sglpass list[] = { { "fuse", sglpass_fuse, SGLIR_FUSED, false, "" },
                                     { "schedule", sglpass_schedule, SGLIR_FUSED, true, "" },
@@ -46,15 +55,32 @@ static inline sgl_status net_rig_build(rig *g, const char *text)
     const sglpass *passes = g->list ? g->list : strstr(text, "wait(") ? as_it_stands : list;
     sgl_status status = sglpass_run_list(&context, passes, parsed, NULL, &g->placed);
     sglir_graph_free(parsed);
-    if (status == SGL_OK) status = sglexec_freeze(g->env, g->placed, &g->program);
-    return status == SGL_OK ? g->ops.prepare(g->device, g->program, &g->prepared) : status;
+    return status;
 }
 
-/* g: empty but for `list` and `bucket`. */
+static inline sgl_status net_rig_freeze(rig *g, const char *text)
+{
+    SGLCORE_TRY(g->traced ? net_rig_trace(g) : net_rig_parse(g, text));
+    return sglexec_freeze(g->env, g->placed, &g->program);
+}
+
+static inline sgl_status net_rig_build(rig *g, const char *text)
+{
+    SGLCORE_TRY(net_rig_freeze(g, text));
+    return g->ops.prepare(g->device, g->program, &g->prepared);
+}
+
+/* g: empty but for `list`, `bucket`, `traced` and `rank`. */
 static inline sgl_status net_rig_open(rig *g, comm_rank *r, const sglplan *plan, bool staged, const char *text)
 {
-    *g =
-        (rig){ .r = r, .env = &r->env, .ops = sglexec_device_cpu, .plan = *plan, .list = g->list, .bucket = g->bucket };
+    *g = (rig){ .r = r,
+                .env = &r->env,
+                .ops = sglexec_device_cpu,
+                .plan = *plan,
+                .list = g->list,
+                .bucket = g->bucket,
+                .traced = g->traced,
+                .rank = g->rank };
     g->ops.host_memory = !staged;
     SGLCORE_TRY(g->ops.open(g->env, 1, &g->device));
     SGLCORE_TRY(net_rig_build(g, text));

@@ -120,7 +120,9 @@ static uint32_t intern(sglir_graph *g, const char *text)
 static void put_origin(sglir_graph *g, sglir_origin origin)
 {
     const sglir_origin *now = &g->origins.data[g->origin];
-    if (now->file == origin.file && now->line == origin.line && now->scope == origin.scope && now->pass == origin.pass)
+    if (origin.turn == 0) origin.turn = g->turn;
+    if (now->file == origin.file && now->line == origin.line && now->scope == origin.scope &&
+        now->pass == origin.pass && now->turn == origin.turn)
         return;
     if (sglir_stick(g, sglcore_vec_push(g->env, &g->origins, origin)) != SGL_OK) return;
     g->origin = (uint32_t)(g->origins.count - 1);
@@ -128,7 +130,15 @@ static void put_origin(sglir_graph *g, sglir_origin origin)
 
 void sglir_set_origin(sglir_graph *g, const char *file, int line, const char *scope, const char *pass)
 {
-    sglir_origin origin = { .file = intern(g, file), .line = line, .scope = intern(g, scope), .pass = intern(g, pass) };
+    sglir_set_origin_turn(g, file, line, scope, pass, 0);
+}
+
+void sglir_set_origin_turn(sglir_graph *g, const char *file, int line, const char *scope, const char *pass,
+                           uint32_t turn)
+{
+    sglir_origin origin = {
+        .file = intern(g, file), .line = line, .scope = intern(g, scope), .pass = intern(g, pass), .turn = turn
+    };
     if (g->status == SGL_OK) put_origin(g, origin);
 }
 

@@ -172,12 +172,14 @@ typedef struct sglir_region {
     SGLCORE_VEC(sglir_id) results;
 } sglir_region;
 
-/* Where a node came from: a script line, the module path, and for what a pass made, that pass. */
+/* Where a node came from: a script line, the module path, and for what a pass made, that pass; and which turn of a pipeline's
+ * stage it belongs to (passes/stages.h): turns are taken one after another. */
 typedef struct sglir_origin {
     uint32_t file;  /* interned; 0: none */
     int32_t line;   /* 0: none */
     uint32_t scope; /* interned module path "blocks.0.attn" */
     uint32_t pass;  /* interned name of the pass that made it, 0: traced */
+    uint32_t turn;  /* 1, 2, ...; 0: of none */
 } sglir_origin;
 
 /* What the graph gives back. UPDATE: the new value of the state that the INPUT of this name reads. */
@@ -220,6 +222,7 @@ typedef struct sglir_graph {
     int64_t arena_lower_bound;  /* largest sum of live bytes, after `memory` */
     SGLCORE_VEC(sglir_id) open; /* stack of regions being built */
     uint32_t origin;            /* of the nodes that are emitted now */
+    uint32_t turn;              /* of the origins that are set now and say none */
 } sglir_graph;
 
 sgl_status sglir_graph_new(sglcore_env *env, const char *name, sglir_graph **graph);
@@ -271,6 +274,8 @@ void sglir_set_whole(sglir_graph *g, sglir_id value, const sglir_whole *whole);
 void sglir_recompute(sglir_graph *g, const char *path);
 
 void sglir_set_origin(sglir_graph *g, const char *file, int line, const char *scope, const char *pass);
+void sglir_set_origin_turn(sglir_graph *g, const char *file, int line, const char *scope, const char *pass,
+                           uint32_t turn);
 void sglir_set_origin_of(sglir_graph *g, const sglir_origin *origin, const sglir_graph *from); /* strings re-interned */
 /* The place of `node` of `from` (which may be g), made by this pass; what autodiff has made stays autodiff's, whoever
  * works it over, so that forward and backward can be told apart to the end. */

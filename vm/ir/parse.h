@@ -39,7 +39,7 @@ typedef struct sglir_statement {
     int attr_count;
     SGLCORE_VEC(sglir_placed_type) types;
     bool typed; /* types are written */
-    int64_t epoch, line, work_bytes, work_offset;
+    int64_t epoch, line, turn, work_bytes, work_offset;
     const char *file, *scope, *pass;
 } sglir_statement;
 

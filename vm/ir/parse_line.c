@@ -327,7 +327,7 @@ static bool parse_work(sglir_parser *p, sglir_statement *s)
            sglir_lex_int(&p->lexer, 0, INT64_MAX, &s->work_offset);
 }
 
-/* epoch 1 work 64 in arena+96 @"llama.lua":42 scope "embed" pass "autodiff", each of them or none */
+/* epoch 1 work 64 in arena+96 @"llama.lua":42 scope "embed" pass "autodiff" turn 2, each of them or none */
 static bool parse_origin(sglir_parser *p, sglir_statement *s)
 {
     sglir_lexer *lexer = &p->lexer;
@@ -339,6 +339,7 @@ static bool parse_origin(sglir_parser *p, sglir_statement *s)
     }
     if (sglir_lex_take_word(lexer, "scope") && !sglir_lex_string(lexer, &s->scope)) return false;
     if (sglir_lex_take_word(lexer, "pass") && !sglir_lex_string(lexer, &s->pass)) return false;
+    if (sglir_lex_take_word(lexer, "turn") && !sglir_lex_int(lexer, 0, UINT32_MAX, &s->turn)) return false;
     return lexer->status == SGL_OK;
 }
 

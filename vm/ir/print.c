@@ -199,6 +199,7 @@ static void put_origin(printer *p, const sglir_origin *origin)
         PUT(p, " pass ");
         put_string(p, sglcore_string(strings, origin->pass));
     }
+    if (origin->turn != 0) PUT(p, " turn %u", (unsigned)origin->turn);
 }
 
 static void put_node(printer *p, sglir_id id)

@@ -204,8 +204,8 @@ void sglir_set_origin_made(sglir_graph *g, const sglir_graph *from, sglir_id nod
 {
     const sglir_origin origin = from->origins.data[sglir_node_at(from, node)->origin]; /* g may be from, and grows */
     if (sglir_is_made_by(from, sglir_node_at(from, node), "autodiff")) pass = "autodiff";
-    sglir_set_origin(g, sglcore_string(from->strings, origin.file), origin.line,
-                     sglcore_string(from->strings, origin.scope), pass);
+    sglir_set_origin_turn(g, sglcore_string(from->strings, origin.file), origin.line,
+                          sglcore_string(from->strings, origin.scope), pass, origin.turn);
 }
 
 static void visit_node(const visit *v, sglir_id id)

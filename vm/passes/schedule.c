@@ -277,6 +277,75 @@ static sgl_status order_exchanges(scheduler *s)
     return SGL_OK;
 }
 
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+/* Per unit of the region at hand: the turn that its node says, 0: none; and the last one of that and what it waits for. */
+typedef struct turns {
+    const scheduler *s;
+    uint32_t *said, *last;
+    uint32_t unit; /* at hand */
+} turns;
+
+static void follow_turn(void *user, sglir_id value)
+{
+    turns *t = user;
+    const scheduler *s = t->s;
+    const sglir_value *root = sglir_value_at(s->g, s->views[value].root);
+    if (root->node == SGLIR_NONE || root->region != s->region) return;
+    const uint32_t maker = s->unit_of[root->node];
+    if (maker != NONE && maker < t->unit && t->last[maker] > t->last[t->unit]) t->last[t->unit] = t->last[maker];
+}
+
+static uint32_t find_turns(turns *t)
+{
+    const scheduler *s = t->s;
+    uint32_t exchanged = 0, most = 0;
+    for (t->unit = 0; t->unit < s->units.count; t->unit++) {
+        const sglir_node *node = node_at(s, s->units.data[t->unit]);
+        uint32_t *last = &t->last[t->unit];
+        const bool clone = node->epoch != 0; /* runs when the backward wants it */
+        *last = t->said[t->unit] = clone ? 0 : s->g->origins.data[node->origin].turn;
+        for (uint32_t i = 0; i < node->arg_count; i++) follow_turn(t, sglir_arg(s->g, node, i));
+        if (sglir_is_control(node)) sglir_each_capture(s->g, node, follow_turn, t);
+        if (sglir_exchanges(s->g, node)) exchanged = *last = *last > exchanged ? *last : exchanged;
+        if (t->said[t->unit] != 0) most = most > *last ? most : *last;
+    }
+    return most;
+}
+
+/* Of each turn every unit waits for its first, which waits for all of the turn before. gates: that first one, per turn. */
+static sgl_status add_turn_edges(scheduler *s, const turns *t, uint32_t *gates, uint32_t most)
+{
+    for (uint32_t turn = 0; turn <= most + 1; turn++) gates[turn] = NONE;
+    for (uint32_t u = (uint32_t)s->units.count; u-- > 0;)
+        if (t->said[u] != 0) gates[t->last[u]] = u;
+    for (uint32_t u = 0; u < s->units.count; u++) {
+        if (t->said[u] == 0) continue;
+        const uint32_t gate = gates[t->last[u]];
+        if (u != gate) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ gate, u }));
+        uint32_t after = t->last[u] + 1;
+        while (after <= most && gates[after] == NONE) after++;
+        if (after <= most) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ u, gates[after] }));
+    }
+    return SGL_OK;
+}
+
+/* A stage takes its turns one after another; what is of none goes where it fits. */
+static sgl_status order_turns(scheduler *s)
+{
+    turns t = { .s = s };
+    sglcore_arena arena = { .env = s->env };
+    const size_t bytes = (size_t)(s->units.count + 1) * sizeof *t.said;
+    t.said = sglcore_arena_alloc(&arena, bytes);
+    t.last = sglcore_arena_alloc(&arena, bytes);
+    sgl_status status = t.said && t.last ? SGL_OK : SGL_OUT_OF_MEMORY;
+    const uint32_t most = status == SGL_OK ? find_turns(&t) : 0;
+    uint32_t *gates = most > 0 ? sglcore_arena_alloc(&arena, ((size_t)most + 2) * sizeof *gates) : NULL;
+    if (most > 0) status = gates ? add_turn_edges(s, &t, gates, most) : SGL_OUT_OF_MEMORY;
+    sglcore_arena_free(&arena);
+    return status;
+}
+
 /* ---- the new list ------------------------------------------------------------------------------------------------ */
 
 static sgl_status list_node(scheduler *s, sglir_id id);
@@ -351,6 +420,7 @@ static sgl_status collect(scheduler *s)
     for (int64_t n = 0; n < region->nodes.count; n++) SGLCORE_TRY(add_node(s, region->nodes.data[n]));
     for (uint32_t u = 0; u < s->units.count; u++) SGLCORE_TRY(add_uses(s, u));
     SGLCORE_TRY(order_exchanges(s));
+    SGLCORE_TRY(order_turns(s));
     return s->region == 0 ? order_states(s) : SGL_OK;
 }
 

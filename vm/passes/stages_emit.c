@@ -289,6 +289,7 @@ static void visit_turn(emitter *e, const sglir_region *body, const sglpass_stage
 {
     int32_t position = turn->backward ? 2 * e->s->stages - 1 - turn->stage : turn->stage;
     if (!e->marks && !hands && turn->stage != e->here) return;
+    if (!hands) e->to->turn = (uint32_t)(turn - e->turns) + 1;
     for (int64_t i = 0; i < body->nodes.count; i++) {
         sglir_id id = body->nodes.data[i];
         if (e->s->place[sglir_node_at(e->from, id)->out_first] != position) continue;
@@ -296,6 +297,7 @@ static void visit_turn(emitter *e, const sglir_region *body, const sglpass_stage
         if (!e->marks && !hands) make(e, id, turn->micro, turn->stage);
         if (!e->marks && hands) hand_results(e, id, turn->micro);
     }
+    e->to->turn = 0; /* what is sent and received is of none */
 }
 
 /* What stages have added up is added up where it is wanted. */
