@@ -37,10 +37,15 @@ sgl_status sglsession_text_of_states(sglcore_env *env, const sglir_graph *g, sgl
 {
     char bytes[32], type[160];
     const sglir_region *top = &g->regions.data[0];
+    int64_t elsewhere = 0;
     for (int64_t n = 0; n < top->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
         if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") == SGL_FEED) continue;
         const sglir_type *t = sglir_type_of(g, node->out_first);
+        if (sglir_home_of(g, top->nodes.data[n]) >= 0 && sglir_elements(t) == 0) {
+            elsewhere++;
+            continue;
+        }
         int64_t members = member_count(g, g->attrs.data[node->attr_first + 1].as.string);
         SGLCORE_TRY(sglcore_text_add(env, text, "  %-24s %-10s %-16s %16s", sglir_attr_string(g, node, "name"),
                                      sglir_role_names[sglir_attr_int(g, node, "role")],
@@ -48,7 +53,8 @@ sgl_status sglsession_text_of_states(sglcore_env *env, const sglir_graph *g, sgl
         if (members) SGLCORE_TRY(sglcore_text_add(env, text, "   %lld tensors", (long long)members));
         SGLCORE_TRY(sglcore_text_add(env, text, "\n"));
     }
-    return SGL_OK;
+    if (elsewhere == 0) return SGL_OK;
+    return sglcore_text_add(env, text, "  and %lld that live on other stages\n", (long long)elsewhere);
 }
 
 enum { LARGEST = 12, ORIGIN_ROOM = 512 };
