@@ -9,8 +9,10 @@
 --- `zero` = 1 or 2 the states alone, 3 (default) the parameters too, 0 nothing.
 --- `activations` says by pattern of module paths (a "*" is any characters but dots) which dimension of what these
 --- modules give each other is split over which axis: { ["blocks.*"] = { tp = 1 } }, or as text, "blocks.* tp:1".
---- `schedule` ("gpipe", "1f1b") makes the ranks along pp the stages of a pipeline, and says in which order they take
---- turns at micro-batches; without one ("none") each of them computes the same.
+--- `schedule` ("gpipe", "1f1b", "interleaved", "zero-bubble") makes the ranks along pp the stages of a pipeline, and
+--- says in which order they take turns at micro-batches; without one ("none") each of them computes the same. `chunks`
+--- is how many parts of the forward an interleaved stage has (2); `cut` names the modules with which parts begin,
+--- { "blocks.5" } or "blocks.5"; else they are cut so that the most loaded has least to do.
 --- `compress` says by pattern of names which gradients are exchanged over dp and fsdp in fewer bytes, and how:
 --- { ["*"] = "int8" }, "bf16", "none"; what that loses is kept, and sent with the next ones.
 --- Entries without a name are recipes (recipes.lua): their fields are this plan's.
@@ -22,8 +24,8 @@ local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "bucket", "memory", "wide",
-  "disable", "params", "zero", "activations", "schedule", "compress" }
-local schedules = { "none", "gpipe", "1f1b" }
+  "disable", "params", "zero", "activations", "schedule", "chunks", "cut", "compress" }
+local schedules = { "none", "gpipe", "1f1b", "interleaved", "zero-bubble" }
 local precisions = { "fp32", "bf16", "fp16", "fp64" }
 
 local function count(name, value)
@@ -115,6 +117,23 @@ local function codecs(given)
   return table.concat(entries, ", ")
 end
 
+-- A list of patterns, or text with commas, as the field `cut`.
+local function modules(field, given)
+  if type(given) == "string" then return given end
+  if type(given) ~= "table" then
+    core.error(("plan: %s must be a list of modules, such as { \"blocks.5\" }, not '%s'"):format(field,
+      tostring(given)))
+  end
+  for key, pattern in pairs(given) do
+    local listed = math.type(key) == "integer" and key >= 1 and key <= #given
+    if not listed or type(pattern) ~= "string" or pattern == "" or pattern:find "[ ,]" then
+      core.error(("plan: %s[%s] must be a module such as \"blocks.5\", or a pattern, not '%s'"):format(field,
+        tostring(key), tostring(pattern)))
+    end
+  end
+  return table.concat(given, ", ")
+end
+
 -- Fields of recipes, and those given by name; no field twice.
 local function join(options)
   local joined = { mesh = {} }
@@ -151,8 +170,8 @@ function Plan:fields(parameters)
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
-    bucket = self.bucket, schedule = self.schedule, wide = self.wide, compress = self.compress,
-    disable = self.disable, layouts = layouts.text(self, parameters),
+    bucket = self.bucket, schedule = self.schedule, chunks = self.chunks, cut = self.cut, wide = self.wide,
+    compress = self.compress, disable = self.disable, layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
@@ -171,7 +190,7 @@ end
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error. Ranks sum gradients in exchanges of at least
 --- `bucket` bytes ("4MiB"), as the backward makes them.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|nil, compress: string|table<string, string>|nil, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, chunks: integer?, cut: string|string[]|nil, compress: string|table<string, string>|nil, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)
@@ -193,14 +212,16 @@ local function make(options)
   if plan.compress ~= nil then plan.compress = codecs(plan.compress) end
   plan.zero = plan.zero == nil and 3 or math.tointeger(tonumber(plan.zero))
   if not plan.zero or plan.zero < 0 or plan.zero > 3 then core.error "plan: zero is a level from 0 to 3" end
-  for _, name in ipairs { "scale", "scale_growth_interval", "max_skips" } do
+  if plan.cut ~= nil then plan.cut = modules("cut", plan.cut) end
+  for _, name in ipairs { "scale", "scale_growth_interval", "max_skips", "chunks" } do
     if plan[name] ~= nil then plan[name] = count(name, plan[name]) end
   end
   if plan.schedule ~= nil then
     local known_one = false
     for _, name in ipairs(schedules) do known_one = known_one or name == plan.schedule end
     if not known_one then
-      core.error(("plan: schedule must be none, gpipe or 1f1b, not '%s'"):format(tostring(plan.schedule)))
+      core.error(("plan: schedule must be none, gpipe, 1f1b, interleaved or zero-bubble, not '%s'%s"):format(
+        tostring(plan.schedule), names_of.hint(plan.schedule, schedules)))
     end
   end
   local found = false

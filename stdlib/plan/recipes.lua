@@ -1,6 +1,6 @@
 --- Ready plans: each gives the fields of sgl.plan for one kind of parallelism over so many ranks; several are joined by
 --- sgl.plan { sgl.plan.zero { ranks = 4 }, sgl.plan.tensor { ranks = 2 }, micro = 2 }, of 8 ranks.
---- Comes in: { ranks = N }, and `level` for zero; of a pipeline { stages, micro, schedule }.
+--- Comes in: { ranks = N }, and `level` for zero; of a pipeline { stages, micro, schedule, chunks, cut }.
 --- Goes out: a table of fields.
 
 local check = require "sgl.check"
@@ -50,11 +50,15 @@ function recipes.expert(options) return { mesh = { ep = ranks_of("expert", optio
 
 --- Pipeline parallel: stages of the forward, cut between modules, take turns at micro-batches: schedule "gpipe" (Huang
 --- et al., arXiv:1811.06965) all forward turns first, "1f1b" (Narayanan et al., arXiv:2006.09503) one of each as soon
---- as that can be.
----@param options { stages: integer, micro: integer?, schedule: "gpipe"|"1f1b"|nil } # 1f1b
+--- as that can be, "interleaved" (arXiv:2104.04473) with `chunks` (2) of the forward on each stage, "zero-bubble" (Qi
+--- et al., arXiv:2401.10241: ZB-H1) with gradients of weights where 1f1b would idle. `cut` says with which modules the
+--- parts begin: { "blocks.5" }.
+---@param options { stages: integer, micro: integer?, schedule: "gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, chunks: integer?, cut: string|string[]|nil } # 1f1b
 function recipes.pipeline(options)
-  check.options("plan.pipeline", options, { stages = "size", micro = "size?", schedule = "string?" })
-  return { mesh = { pp = options.stages }, micro = options.micro, schedule = options.schedule or "1f1b" }
+  check.options("plan.pipeline", options,
+    { stages = "size", micro = "size?", schedule = "text?", chunks = "size?", cut = "any?" })
+  return { mesh = { pp = options.stages }, micro = options.micro, schedule = options.schedule or "1f1b",
+    chunks = options.chunks, cut = options.cut }
 end
 
 return recipes

@@ -96,6 +96,45 @@ says err "no mesh axis 'pt'" 'there are dp, fsdp, tp'
 recipe 'params = { weight = { tp = false } }, mesh = { tp = 2 }'
 run 0 plan recipe.lua
 
+# Stages of a pipeline: every schedule comes to its end on paper; one of more chunks hands over more often.
+FOUR="--mesh pp=2 --set layers=4 --set plan.micro=4 --rank 0"
+for schedule in gpipe 1f1b interleaved zero-bubble; do
+    # shellcheck disable=SC2086
+    plan $FOUR --set plan.schedule=$schedule
+    says out 'all 2 ranks come to the end of a step, on paper'
+    # shellcheck disable=SC2086
+    plan $FOUR --set plan.schedule=$schedule --format json
+    eval "sent_$(echo "$schedule" | tr -d -)=$(number bytes_sent)"
+done
+# shellcheck disable=SC2154
+{
+    [ "$sent_gpipe" -eq "$sent_1f1b" ] && [ "$sent_zerobubble" -eq "$sent_1f1b" ] || fail "schedules of one chunk send alike"
+    # Rank 0 has chunks 0 and 2: for each of 4 micro-batches, of 1,024 bytes, one more forward, and one backward.
+    [ "$sent_interleaved" -eq $((sent_1f1b + 2 * 4 * 1024)) ] || fail "interleaved sends $sent_interleaved, 1f1b $sent_1f1b"
+}
+# shellcheck disable=SC2086
+{
+    plan $FOUR --set plan.schedule=1f1b --set plan.cut=blocks.1
+    grep -q '^  adamw.m/blocks.0.attn.wq  *state  *f32\[16,16\]' out || fail "blocks.0 begins the first stage"
+    says_not out 'adamw.m/blocks.1.attn.wq'
+    plan --mesh pp=4 --set layers=12 --set batch=10 --set plan.micro=5 --set plan.schedule=interleaved --set plan.chunks=3 --rank 3
+    says out 'all 4 ranks come to the end of a step, on paper'
+    grep -q '^  adamw.m/blocks.11.attn.wq  *state  *f32\[16,16\]' out || fail "the last chunk is on the last stage"
+    run 1 plan "$LLAMA" $TINY $FOUR --set plan.schedule=interleaved --set plan.chunks=4
+    says err 'pp = 2 stages of chunks = 4 are 8' 'modules to cut between'
+    run 1 plan "$LLAMA" $TINY $FOUR --set plan.schedule=1f1b --set plan.cut=blocks.7
+    says err "'blocks.7' is no module" 'blocks.0, blocks.1, blocks.2, blocks.3'
+}
+recipe 'sgl.plan.pipeline { stages = 2, schedule = "zerobubble" }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' "not 'zerobubble'" "did you mean 'zero-bubble'"
+recipe 'sgl.plan.pipeline { stages = 2, cut = { blocks = 5 } }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'cut[blocks] must be a module'
+recipe 'sgl.plan.pipeline { stages = 2, chunks = 0 }'
+run 1 plan recipe.lua
+says err 'recipe.lua:8' 'plan.pipeline: chunks must be an integer of at least 1'
+
 # A script says how a value is laid out; a mesh without the axis has nothing to do.
 shard() { sed "s/square(model(batch.x))/square(model(sgl.shard(batch.x, $1)))/" recipe.lua >shard.lua; }
 recipe ''

@@ -39,7 +39,15 @@ static void test_fields(void **state)
     accepted(&plan, SGLIR_S("schedule", "1f1b"));
     assert_int_equal(plan.schedule, SGLPLAN_1F1B);
     refused(&plan, SGLIR_S("schedule", "1fb1"), SGL_INVALID_ARGUMENT,
-            "plan: schedule \"1fb1\" is none of none, gpipe, 1f1b; did you mean '1f1b'?");
+            "plan: schedule \"1fb1\" is none of none, gpipe, 1f1b, interleaved, zero-bubble; did you mean '1f1b'?");
+    assert_int_equal(sglplan_chunks(&plan), 1);
+    accepted(&plan, SGLIR_S("schedule", "interleaved"));
+    assert_int_equal(sglplan_chunks(&plan), 2);
+    accepted(&plan, SGLIR_I("chunks", 3));
+    assert_int_equal(sglplan_chunks(&plan), 3);
+    refused(&plan, SGLIR_I("chunks", 65), SGL_INVALID_ARGUMENT, "plan: chunks is 65, and must be from 0 to 64");
+    accepted(&plan, SGLIR_S("cut", "blocks.5, head"));
+    assert_string_equal(plan.cut, "blocks.5, head");
     accepted(&plan, SGLIR_S("disable", "fuse, schedule"));
     assert_int_equal(plan.mesh[SGLIR_AXIS_MICRO], 4);
     assert_int_equal(plan.mesh[SGLIR_AXIS_TP], 8);
@@ -169,7 +177,7 @@ static void test_text_and_hash(void **state)
         text.data,
         "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
         "micro = 2\nprecision = \"fp32\"\nschedule = \"none\"\nscale = 65536\nscale_growth_interval = 2000\n"
-        "max_skips = 20\nunfused = 0\nbucket = 4194304\nmemory = 0\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ncompress = \"\"\ndisable = \"\"\n");
+        "max_skips = 20\nunfused = 0\nchunks = 0\nbucket = 4194304\ncut = \"\"\nmemory = 0\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ncompress = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
@@ -191,6 +199,12 @@ static void test_text_and_hash(void **state)
     accepted(&other, SGLIR_S("wide", "head.*"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("wide", ""));
+    accepted(&other, SGLIR_S("cut", "blocks.5"));
+    assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_S("cut", ""));
+    accepted(&other, SGLIR_I("chunks", 2));
+    assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
+    accepted(&other, SGLIR_I("chunks", 0));
     assert_true(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("disable", "fuse"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));

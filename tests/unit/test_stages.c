@@ -1,6 +1,5 @@
 /* test_stages.c -- stages of a pipeline: whatever the stages, micro-batches and schedule, the numbers are those of one rank; every
- * state is kept by one stage; a send waits for its receive, and still all ranks come through; schedules idle as their formulas
- * say. All ranks run under the plain interpreter, each in a thread. ctest: timeout 600 */
+ * state is kept by one stage; a send waits for its receive, and still all ranks come through. All ranks run under the plain interpreter, each in a thread. ctest: timeout 600 */
 #include "fault.h"
 
 #include <stdio.h>
@@ -16,6 +15,8 @@ typedef struct pipe_case {
     int64_t pp, dp, tp, micro;
     sglplan_schedule schedule;
     const char *layouts; /* NULL: none */
+    int64_t chunks;      /* 0: as the schedule has them */
+    const char *cut;     /* NULL: balanced */
 } pipe_case;
 
 #define TENSOR                                                                                                         \
@@ -23,17 +24,31 @@ typedef struct pipe_case {
     "blocks.*.w2 tp:1, embed tp:0"
 
 static const pipe_case plans[] = {
-    { "pp=2, no loop", 2, 1, 1, 1, SGLPLAN_GPIPE, NULL },
-    { "pp=2, gpipe", 2, 1, 1, 2, SGLPLAN_GPIPE, NULL },
-    { "pp=2, 1f1b", 2, 1, 1, 4, SGLPLAN_1F1B, NULL },
-    { "pp=3, gpipe", 3, 1, 1, 4, SGLPLAN_GPIPE, NULL },
-    { "pp=3, 1f1b", 3, 1, 1, 6, SGLPLAN_1F1B, NULL },
-    { "pp=4, 1f1b, fewer micro-batches than stages", 4, 1, 1, 3, SGLPLAN_1F1B, NULL },
-    { "pp=4, 1f1b", 4, 1, 1, 6, SGLPLAN_1F1B, NULL },
-    { "pp=2,dp=2, 1f1b", 2, 2, 1, 3, SGLPLAN_1F1B, NULL },
-    { "pp=2,dp=2, gpipe, no loop", 2, 2, 1, 1, SGLPLAN_GPIPE, NULL },
-    { "pp=2,tp=2, 1f1b", 2, 1, 2, 3, SGLPLAN_1F1B, TENSOR },
-    { "pp=2,dp=2,tp=2, gpipe", 2, 2, 2, 2, SGLPLAN_GPIPE, TENSOR },
+    { "pp=2, no loop", 2, 1, 1, 1, SGLPLAN_GPIPE, NULL, 0, NULL },
+    { "pp=2, gpipe", 2, 1, 1, 2, SGLPLAN_GPIPE, NULL, 0, NULL },
+    { "pp=2, 1f1b", 2, 1, 1, 4, SGLPLAN_1F1B, NULL, 0, NULL },
+    { "pp=3, gpipe", 3, 1, 1, 4, SGLPLAN_GPIPE, NULL, 0, NULL },
+    { "pp=3, 1f1b", 3, 1, 1, 6, SGLPLAN_1F1B, NULL, 0, NULL },
+    { "pp=4, 1f1b, fewer micro-batches than stages", 4, 1, 1, 3, SGLPLAN_1F1B, NULL, 0, NULL },
+    { "pp=4, 1f1b", 4, 1, 1, 6, SGLPLAN_1F1B, NULL, 0, NULL },
+    { "pp=2,dp=2, 1f1b", 2, 2, 1, 3, SGLPLAN_1F1B, NULL, 0, NULL },
+    { "pp=2,dp=2, gpipe, no loop", 2, 2, 1, 1, SGLPLAN_GPIPE, NULL, 0, NULL },
+    { "pp=2,tp=2, 1f1b", 2, 1, 2, 3, SGLPLAN_1F1B, TENSOR, 0, NULL },
+    { "pp=2,dp=2,tp=2, gpipe", 2, 2, 2, 2, SGLPLAN_GPIPE, TENSOR, 0, NULL },
+    { "pp=2, interleaved, no loop", 2, 1, 1, 1, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+    { "pp=2, interleaved", 2, 1, 1, 4, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+    { "pp=2, interleaved, odd", 2, 1, 1, 3, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+    { "pp=2,dp=2, interleaved", 2, 2, 1, 3, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+    { "pp=2,tp=2, interleaved", 2, 1, 2, 2, SGLPLAN_INTERLEAVED, TENSOR, 0, NULL },
+    { "pp=2, zero-bubble, no loop", 2, 1, 1, 1, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
+    { "pp=2, zero-bubble", 2, 1, 1, 4, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
+    { "pp=3, zero-bubble, odd", 3, 1, 1, 3, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
+    { "pp=4, zero-bubble", 4, 1, 1, 6, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
+    { "pp=4, zero-bubble, fewer micro-batches than stages", 4, 1, 1, 2, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
+    { "pp=2,dp=2, zero-bubble", 2, 2, 1, 3, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
+    { "pp=2,tp=2, zero-bubble", 2, 1, 2, 3, SGLPLAN_ZERO_BUBBLE, TENSOR, 0, NULL },
+    { "pp=2, cut at the last", 2, 1, 1, 3, SGLPLAN_1F1B, NULL, 0, "blocks.3" },
+    { "pp=3, cut at each but the first", 3, 1, 1, 2, SGLPLAN_ZERO_BUBBLE, NULL, 0, "blocks.1, *.2" },
 };
 
 static sglplan plan_of(const pipe_case *c)
@@ -45,6 +60,8 @@ static sglplan plan_of(const pipe_case *c)
     plan.mesh[SGLIR_AXIS_TP] = c->tp;
     plan.mesh[SGLIR_AXIS_MICRO] = c->micro;
     plan.schedule = (uint8_t)c->schedule;
+    plan.chunks = c->chunks;
+    if (c->cut) snprintf(plan.cut, sizeof plan.cut, "%s", c->cut);
     if (c->layouts) snprintf(plan.layouts, sizeof plan.layouts, "%s", c->layouts);
     return plan;
 }
@@ -156,9 +173,9 @@ static void test_uneven_stages(void **state)
     const transformer_sizes sizes = {
         .layers = 5, .batch = 6, .seq = 3, .dim = 8, .heads = 2, .ffn = 8, .vocab = 7, .dropout = 0
     };
-    static const pipe_case cases[] = { { "pp=2 of 5 layers", 2, 1, 1, 3, SGLPLAN_1F1B, NULL },
-                                       { "pp=3 of 5 layers", 3, 1, 1, 2, SGLPLAN_GPIPE, NULL },
-                                       { "pp=5 of 5 layers", 5, 1, 1, 6, SGLPLAN_1F1B, NULL } };
+    static const pipe_case cases[] = { { "pp=2 of 5 layers", 2, 1, 1, 3, SGLPLAN_1F1B, NULL, 0, NULL },
+                                       { "pp=3 of 5 layers", 3, 1, 1, 2, SGLPLAN_GPIPE, NULL, 0, NULL },
+                                       { "pp=5 of 5 layers", 5, 1, 1, 6, SGLPLAN_1F1B, NULL, 0, NULL } };
     check_transformer(&sizes, cases, sizeof cases / sizeof cases[0]);
 }
 
@@ -181,7 +198,7 @@ static void test_what_crosses(void **state)
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     const transformer_sizes sizes = { .layers = 6, .batch = 8, .seq = 2, .dim = 4, .heads = 2, .ffn = 4, .vocab = 5 };
-    const pipe_case c = { "pp=3", 3, 1, 1, 4, SGLPLAN_1F1B, NULL };
+    const pipe_case c = { "pp=3", 3, 1, 1, 4, SGLPLAN_1F1B, NULL, 0, NULL };
     sglplan plan = plan_of(&c);
     sglir_graph *g;
     assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
@@ -195,86 +212,172 @@ static void test_what_crosses(void **state)
     sglir_graph_free(g);
 }
 
-/* ---- refused ------------------------------------------------------------------------------------------------------------- */
-
-static void test_more_stages_than_modules(void **state)
+/* Gradients of weights stand behind the gradient that is sent on, of stage s by s micro-batches more, and all of them do. */
+static void test_weights_wait(void **state)
 {
     (void)state;
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    const transformer_sizes sizes = { .layers = 2, .batch = 4, .seq = 2, .dim = 4, .heads = 2, .ffn = 4, .vocab = 5 };
-    const pipe_case c = { "pp=3 of 2 layers", 3, 1, 1, 2, SGLPLAN_1F1B, NULL };
+    const transformer_sizes sizes = { .layers = 4, .batch = 10, .seq = 2, .dim = 4, .heads = 2, .ffn = 4, .vocab = 5 };
+    const pipe_case c = { "pp=4", 4, 1, 1, 5, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL };
     sglplan plan = plan_of(&c);
-    sglir_graph *g, *made = NULL;
+    sglir_graph *g;
     assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
-    sglpass_context context = { .env = &env, .plan = &plan };
-    assert_int_equal(sglpass_run(&context, g, "stages", &made), SGL_INVALID_ARGUMENT);
-    assert_null(made);
-    assert_non_null(strstr(env.message, "pp = 3 stages"));
-    assert_non_null(strstr(env.message, "has 2 modules"));
+    for (int rank = 1; rank < 3; rank++) {
+        sglir_graph *made = staged(&env, g, &plan, rank, "stages");
+        const int each = count_op(made, SGLIR_OP_ACCUMULATE) / 5;
+        int sent = 0, added = 0;
+        assert_true(each >= 9); /* a layer's weights */
+        assert_int_equal(count_op(made, SGLIR_OP_ACCUMULATE), 5 * each);
+        for (int64_t n = 0; n < made->nodes.count; n++) {
+            const sglir_node *node = &made->nodes.data[n];
+            added += node->op == SGLIR_OP_ACCUMULATE;
+            if (node->op != SGLIR_OP_SEND || sglir_attr_int(made, node, "to") != rank - 1 || sent == 5) continue;
+            assert_int_equal(added, each * (sent > rank ? sent - rank : 0));
+            sent++;
+        }
+        assert_int_equal(sent, 5);
+        sglir_graph_free(made);
+    }
     sglir_graph_free(g);
 }
 
-/* ---- on paper -------------------------------------------------------------------------------------------------------------- */
-
-typedef struct paper {
-    double span;
-    int in_flight
-        [SGLPASS_STAGES_MOST]; /* most micro-batches whose forward has begun and whose backward has not ended */
-} paper;
-
-static paper simulate(sglplan_schedule schedule, int stages, int64_t micro)
-{
-    int64_t all = 2 * stages * micro;
-    sglpass_stages_turn *turns = calloc((size_t)all, sizeof *turns);
-    double *ends = calloc((size_t)all, sizeof *ends);
-    paper p = { 0 };
-    int now[SGLPASS_STAGES_MOST] = { 0 };
-    assert_non_null(turns);
-    assert_non_null(ends);
-    sglpass_stages_order(schedule, stages, micro, turns, ends);
-    for (int64_t i = 0; i < all; i++) {
-        const sglpass_stages_turn *t = &turns[i];
-        if (t->end > p.span) p.span = t->end;
-        now[t->stage] += t->backward ? -1 : 1;
-        if (now[t->stage] > p.in_flight[t->stage]) p.in_flight[t->stage] = now[t->stage];
-        for (int64_t k = 0; k < i; k++) { /* a turn once, and after what it needs */
-            assert_false(turns[k].stage == t->stage && turns[k].micro == t->micro && turns[k].backward == t->backward);
-            assert_true(turns[k].begin <= t->begin);
-            if (turns[k].micro != t->micro || turns[k].backward != t->backward) continue;
-            int before = t->backward ? t->stage + 1 : t->stage - 1;
-            if (turns[k].stage == before) assert_true(turns[k].end <= t->begin);
-        }
-    }
-    free(turns);
-    free(ends);
-    return p;
-}
-
-/* The share of idle time is (p - 1) / m of the time of work; 1F1B keeps p - s micro-batches on stage s, GPipe all of them. */
-static void test_bubble(void **state)
+/* Eight layers in up to eight chunks; micro-batches that come out even in rounds, and do not. */
+static void test_many_chunks(void **state)
 {
     (void)state;
-    for (int stages = 1; stages <= 8; stages++) {
-        for (int64_t micro = 1; micro <= 16; micro++) {
-            paper gpipe = simulate(SGLPLAN_GPIPE, stages, micro), f1b1 = simulate(SGLPLAN_1F1B, stages, micro);
-            double work = 3.0 * (double)micro, bubble = 3.0 * (stages - 1);
-            assert_float_equal(gpipe.span - work, bubble, 1e-9);
-            assert_float_equal(f1b1.span - work, bubble, 1e-9);
-            for (int s = 0; s < stages; s++) {
-                assert_int_equal(gpipe.in_flight[s], micro);
-                assert_int_equal(f1b1.in_flight[s], stages - s < micro ? stages - s : micro);
+    const transformer_sizes sizes = {
+        .layers = 8, .batch = 60, .seq = 2, .dim = 4, .heads = 2, .ffn = 6, .vocab = 5, .dropout = 0.25
+    };
+    static const pipe_case cases[] = {
+        { "pp=2 of 3 chunks", 2, 1, 1, 5, SGLPLAN_INTERLEAVED, NULL, 3, NULL },
+        { "pp=2 of 4 chunks", 2, 1, 1, 2, SGLPLAN_INTERLEAVED, NULL, 4, NULL },
+        { "pp=3 of 2 chunks", 3, 1, 1, 10, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+        { "pp=3 of 1 chunk", 3, 1, 1, 4, SGLPLAN_INTERLEAVED, NULL, 1, NULL },
+        { "pp=4 of 2 chunks", 4, 1, 1, 4, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+        { "pp=4 of 2 chunks, fewer micro-batches than stages", 4, 1, 1, 3, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+        { "pp=2,dp=2 of 2 chunks", 2, 2, 1, 3, SGLPLAN_INTERLEAVED, NULL, 2, "blocks.1, blocks.2, blocks.7" },
+        { "pp=4,dp=2 of 2 chunks", 4, 2, 1, 5, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+    };
+    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0]);
+}
+
+/* Which stage holds a layer's weights, with `cut` and with chunks. */
+static void test_where(void **state)
+{
+    (void)state;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    const transformer_sizes sizes = { .layers = 4, .batch = 4, .seq = 2, .dim = 4, .heads = 2, .ffn = 4, .vocab = 5 };
+    static const struct {
+        pipe_case c;
+        int stages[4]; /* per layer */
+    } cases[] = { { { "balanced", 2, 1, 1, 2, SGLPLAN_1F1B, NULL, 0, NULL }, { 0, 0, 1, 1 } },
+                  { { "cut", 2, 1, 1, 2, SGLPLAN_GPIPE, NULL, 0, "*.0, blocks.3" }, { 0, 0, 0, 1 } },
+                  { { "cut, no loop", 2, 1, 1, 1, SGLPLAN_GPIPE, NULL, 0, "blocks.1" }, { 0, 1, 1, 1 } },
+                  { { "chunks", 2, 1, 1, 2, SGLPLAN_INTERLEAVED, NULL, 0, NULL }, { 0, 1, 0, 1 } },
+                  { { "three stages, cut", 3, 1, 1, 2, SGLPLAN_1F1B, NULL, 0, "blocks.2, blocks.1" },
+                    { 0, 1, 2, 2 } } };
+    sglir_graph *g;
+    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sglplan plan = plan_of(&cases[i].c);
+        for (int rank = 0; rank < cases[i].c.pp; rank++) {
+            sglir_graph *made = staged(&env, g, &plan, rank, "stages");
+            for (int layer = 0; layer < 4; layer++) {
+                char name[32];
+                snprintf(name, sizeof name, "blocks.%d.wq", layer);
+                bool held = sglir_elements(sglir_type_of(made, sglir_input_find(made, name))) > 0;
+                if (held != (cases[i].stages[layer] == rank)) fail_msg("%s: %s, stage %d", cases[i].c.name, name, rank);
             }
+            sglir_graph_free(made);
         }
     }
+    sglir_graph_free(g);
+}
+
+/* ---- refused ------------------------------------------------------------------------------------------------------------- */
+
+static void test_refused(void **state)
+{
+    (void)state;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    const transformer_sizes sizes = { .layers = 3, .batch = 4, .seq = 2, .dim = 4, .heads = 2, .ffn = 4, .vocab = 5 };
+    static const struct {
+        pipe_case c;
+        const char *message;
+    } cases[] = {
+        { { "stages", 4, 1, 1, 2, SGLPLAN_1F1B, NULL, 0, NULL },
+          "plan: pp = 4 stages, and the forward of \"train\" has 3 modules to cut between; take fewer stages" },
+        { { "chunks", 2, 1, 1, 2, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+          "plan: pp = 2 stages of chunks = 2 are 4, and the forward of \"train\" has 3 modules to cut between; take fewer" },
+        { { "chunks of 1f1b", 2, 1, 1, 2, SGLPLAN_1F1B, NULL, 3, NULL },
+          "plan: chunks = 3, and under the schedule 1f1b a stage has 1; take the schedule interleaved" },
+        { { "cut at no module", 2, 1, 1, 2, SGLPLAN_1F1B, NULL, 0, "blocks.2.attn" },
+          "plan: cut: 'blocks.2.attn' is no module of the forward of \"train\", which has blocks.0, blocks.1, blocks.2" },
+        { { "cut too often", 2, 1, 1, 2, SGLPLAN_1F1B, NULL, 0, "blocks.*" },
+          "plan: cut makes 3 chunks, which begin with blocks.0, blocks.1, blocks.2, and pp = 2 stages of 1 have 2" },
+        { { "cut too seldom", 3, 1, 1, 2, SGLPLAN_1F1B, NULL, 0, "blocks.1" },
+          "plan: cut makes 2 chunks, which begin with blocks.0, blocks.1, and pp = 3 stages of 1 have 3" },
+    };
+    sglir_graph *g, *made = NULL;
+    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sglplan plan = plan_of(&cases[i].c);
+        sglpass_context context = { .env = &env, .plan = &plan };
+        assert_int_equal(sglpass_run(&context, g, "stages", &made), SGL_INVALID_ARGUMENT);
+        assert_null(made);
+        assert_string_equal(env.message, cases[i].message);
+    }
+    sglir_graph_free(g);
+}
+
+/* ---- failing allocations ----------------------------------------------------------------------------------------------- */
+
+typedef struct fault_case {
+    pipe_case c;
+    sglir_graph *g;
+} fault_case;
+
+static sgl_status stage_once(sglcore_env *env, void *user)
+{
+    fault_case *f = user;
+    sglplan plan = plan_of(&f->c);
+    sglir_graph *made = NULL;
+    sglpass_context context = { .env = env, .plan = &plan };
+    sgl_status status = sglpass_stages_split(&context, f->g, &made);
+    sglir_graph_free(made);
+    return status == SGL_INVALID_ARGUMENT ? SGL_OK : status; /* the refusal is what was asked for */
+}
+
+static void test_failing_allocations(void **state)
+{
+    (void)state;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    const transformer_sizes sizes = { .layers = 4, .batch = 2, .seq = 2, .dim = 2, .heads = 1, .ffn = 2, .vocab = 3 };
+    fault_case cases[] = { { { "apart", 2, 1, 1, 2, SGLPLAN_ZERO_BUBBLE, NULL, 0, "blocks.3" }, NULL },
+                           { { "no module", 2, 1, 1, 2, SGLPLAN_INTERLEAVED, NULL, 0, "blocks.4" }, NULL },
+                           { { "too many", 2, 1, 1, 2, SGLPLAN_1F1B, NULL, 0, "blocks.2, blocks.3" }, NULL } };
+    sglir_graph *g;
+    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sglplan plan = plan_of(&cases[i].c);
+        cases[i].g = staged(&env, g, &plan, 0, "micro");
+        fault_each_allocation(stage_once, &cases[i]);
+        sglir_graph_free(cases[i].g);
+    }
+    sglir_graph_free(g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transformer),  cmocka_unit_test(test_uneven_stages),
-        cmocka_unit_test(test_what_crosses), cmocka_unit_test(test_more_stages_than_modules),
-        cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_many_chunks),  cmocka_unit_test(test_what_crosses),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_where),
+        cmocka_unit_test(test_weights_wait), cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

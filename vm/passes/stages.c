@@ -33,6 +33,8 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
                          .env = context->env,
                          .from = in,
                          .stages = (int)plan->mesh[SGLIR_AXIS_PP],
+                         .chunks = (int)(plan->mesh[SGLIR_AXIS_PP] * sglplan_chunks(plan)),
+                         .schedule = (sglplan_schedule)plan->schedule,
                          .micro = plan->mesh[SGLIR_AXIS_MICRO],
                          .arena = { .env = context->env } };
     int here = (int)sglplan_mesh_coordinate(plan, context->rank).at[SGLIR_AXIS_PP];
@@ -48,21 +50,31 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
     return status;
 }
 
+static sgl_status check_plan(const sglpass_context *context)
+{
+    const sglplan *plan = context->plan;
+    if (plan->mesh[SGLIR_AXIS_PP] > SGLPASS_STAGES_MOST)
+        return sglcore_fail(context->env, SGL_LIMIT, "plan: pp = %lld stages, and %d are the most there may be",
+                            (long long)plan->mesh[SGLIR_AXIS_PP], SGLPASS_STAGES_MOST);
+    if (sglplan_chunks(plan) > 1 && plan->schedule != SGLPLAN_INTERLEAVED)
+        return sglcore_fail(
+            context->env, SGL_INVALID_ARGUMENT,
+            "plan: chunks = %lld, and under the schedule %s a stage has 1; take the schedule interleaved",
+            (long long)plan->chunks, sglplan_schedule_name(plan));
+    return SGL_OK;
+}
+
 sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     *out = NULL;
     sglir_graph *clean; /* what is dead wants nothing */
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "stages", NULL, NULL, &clean));
-    const int64_t stages = context->plan->mesh[SGLIR_AXIS_PP];
     if (!sglplan_is_staged(context->plan)) {
         *out = clean;
         sglpass_say(context, in, clean, false);
         return SGL_OK;
     }
-    sgl_status status = SGL_OK;
-    if (stages > SGLPASS_STAGES_MOST)
-        status = sglcore_fail(context->env, SGL_LIMIT, "plan: pp = %lld stages, and %d are the most there may be",
-                              (long long)stages, SGLPASS_STAGES_MOST);
+    sgl_status status = check_plan(context);
     if (status == SGL_OK) status = stage_graph(context, clean, out);
     const bool cut = *out != NULL;
     if (status == SGL_OK && !cut) {

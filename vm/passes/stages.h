@@ -1,8 +1,8 @@
 /* stages.h -- inside the pass `stages`: which stage of a pipeline makes what, in which order, and who hands what to whom.
  *
- * stages_cut.c cuts the forward into stages by module; stages_assign.c says of each node where it is made; stages_order.c orders the
- * stages' turns as a schedule says; stages_emit.c walks that order once to learn who wants what, and once more to make one rank's
- * graph. Odd invariant: all of it is worked out alike on every rank, for all stages; only the last walk knows which one is here. */
+ * stages_cut.c cuts the forward into chunks by module, chunk c standing on stage c % stages; stages_assign.c says of each node where it
+ * is made, stages_apart.c what of a backward may wait; stages_order.c orders the stages' turns as a schedule says; stages_emit.c walks that order once to learn who wants what, and
+ * once more to make one rank's graph. Odd invariant: all of it is worked out alike on every rank, for all stages; only the last walk knows which one is here. */
 #ifndef SGLPASS_STAGES_H
 #define SGLPASS_STAGES_H
 
@@ -33,11 +33,13 @@ typedef struct sglpass_stages {
     sglcore_env *env;
     const sglir_graph *from;
     int stages;
+    int chunks; /* of all stages together */
     int64_t micro;
+    sglplan_schedule schedule;
     int32_t *module;  /* per node: 1 + its module, in the order of the forward; 0: it is of none */
-    int32_t *cut;     /* per module: its stage */
-    int32_t *place;   /* per value: in the top region a stage; in an unrolled loop a position: stage s is s forward, and
-                        2 * stages - 1 - s backward; or FREE */
+    int32_t *cut;     /* per module: its chunk */
+    int32_t *place;   /* per value: in the top region a stage; in an unrolled loop a position: chunk c is c forward,
+                        2 * chunks - 1 - c backward, 2 * chunks + c where only gradients of its weights are made; or FREE */
     int32_t *chain;   /* per node of an unrolled loop: 1 + the carry that it adds to, 0: none */
     int32_t *loop_of; /* per region: 1 + the unrolled loop whose body it is */
     SGLCORE_VEC(sglpass_stages_loop) loops;
@@ -45,30 +47,37 @@ typedef struct sglpass_stages {
     sglcore_arena arena;
 } sglpass_stages;
 
-/* One turn of a stage: a micro-batch forward or backward. Times count forward turns. */
+/* One turn of a stage: a micro-batch at one position. Times count forward turns of a whole stage. */
 typedef struct sglpass_stages_turn {
-    int32_t stage;
-    bool backward;
+    int32_t stage, position;
     int64_t micro;
     double begin, end;
 } sglpass_stages_turn;
 
+static inline int sglpass_chunk_of(int chunks, int32_t position)
+{
+    if (position >= 2 * chunks) return position - 2 * chunks;
+    return position < chunks ? position : 2 * chunks - 1 - position;
+}
 static inline int sglpass_stage_of(const sglpass_stages *s, int32_t position)
 {
-    return position < s->stages ? position : 2 * s->stages - 1 - position;
+    return sglpass_chunk_of(s->chunks, position) % s->stages;
 }
 
 /* Where the session's layout has a state of this name; false: nowhere yet. */
 bool sglpass_stages_known_home(const sglpass_stages *s, const char *name, int64_t *home);
-/* Fills module and cut: modules whose states have homes stand there, others are balanced. INVALID_ARGUMENT: the forward has fewer modules than there are stages. *any: it has some; a graph of none (initial
+/* Fills module and cut: modules whose states have homes stand there, others where the plan's `cut` says, or balanced. INVALID_ARGUMENT:
+ * the forward has fewer modules than there are chunks, or `cut` names what cannot be. *any: it has some; a graph of none (initial
  * weights) is no model's. */
 sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any);
 /* Finds the loops to unroll, and fills place. */
 sgl_status sglpass_stages_assign(sglpass_stages *s);
-/* All turns (a forward and a backward one of each micro-batch on each stage), by when they begin: each stage's in the order of the
- * schedule, none before what it needs. ends: room for as many numbers. */
-void sglpass_stages_order(sglplan_schedule schedule, int stages, int64_t micro, sglpass_stages_turn *turns,
-                          double *ends);
+/* Zero-bubble: moves what may wait of the backward in an unrolled loop's body to the positions for weights. */
+sgl_status sglpass_stages_set_apart(sglpass_stages *s, const sglir_region *body);
+/* All turns (of each micro-batch one forward and one backward on each chunk, under zero-bubble one for weights, too), by when they
+ * begin: each stage's in the order of the schedule, none before what it needs. They are of the arena. */
+sgl_status sglpass_stages_order(sglcore_env *env, sglcore_arena *arena, sglplan_schedule schedule, int stages,
+                                int chunks, int64_t micro, sglpass_stages_turn **turns, int64_t *count);
 /* Calls back for each value that the node reads, in its regions too; of a chain's node all but what it adds to. */
 void sglpass_stages_each_use(const sglpass_stages *s, sglir_id node, void (*use)(void *user, sglir_id value),
                              void *user);

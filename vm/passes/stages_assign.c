@@ -121,11 +121,13 @@ static void read_position(void *user, sglir_id value)
     }
 }
 
+static int32_t stage_of_module(const sglpass_stages *s, sglir_id id) { return s->cut[s->module[id] - 1] % s->stages; }
+
 static int32_t wanted_position(const sglpass_stages *s, sglir_id id)
 {
     if (s->module[id] == 0) return SGLPASS_STAGES_FREE;
-    int32_t stage = s->cut[s->module[id] - 1];
-    return sglir_is_made_by(s->from, sglir_node_at(s->from, id), "autodiff") ? 2 * s->stages - 1 - stage : stage;
+    int32_t chunk = s->cut[s->module[id] - 1];
+    return sglir_is_made_by(s->from, sglir_node_at(s->from, id), "autodiff") ? 2 * s->chunks - 1 - chunk : chunk;
 }
 
 /* UNSAID: it only prepares what is of a stage (a table turned round), and stands where that is wanted. */
@@ -197,7 +199,7 @@ static void settle_chains(sglpass_stages *s, const sglpass_stages_loop *loop, co
     }
 }
 
-static void place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8_t *bound, int32_t *earliest)
+static sgl_status place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8_t *bound, int32_t *earliest)
 {
     const sglir_node *node = sglir_node_at(s->from, loop->node);
     const sglir_region *body = &s->from->regions.data[sglir_body(node)];
@@ -207,11 +209,13 @@ static void place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8
         for (uint32_t r = 0; r < inner->out_count; r++) s->place[inner->out_first + r] = position;
     }
     settle_unsaid(s, body, earliest);
+    if (s->schedule == SGLPLAN_ZERO_BUBBLE) SGLCORE_TRY(sglpass_stages_set_apart(s, body));
     settle_chains(s, loop, body);
     for (uint32_t i = 0; i < node->out_count; i++) {
         const sglpass_stages_carry *carry = &s->carries.data[loop->carry_first + i];
         bound[node->out_first + i] = carry->home != SGLPASS_STAGES_FREE;
     }
+    return SGL_OK;
 }
 
 /* ---- the top region -------------------------------------------------------------------------------------------------------------- */
@@ -231,7 +235,7 @@ static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *
         bool unrolls = is && node->op == SGLIR_OP_SCAN && s->micro > 1 && sglir_attr_int(g, node, "steps") == s->micro;
         if (!unrolls) continue;
         SGLCORE_TRY(take_loop(s, id, uses));
-        place_body(s, &s->loops.data[s->loops.count - 1], bound, room);
+        SGLCORE_TRY(place_body(s, &s->loops.data[s->loops.count - 1], bound, room));
     }
     return SGL_OK;
 }
@@ -275,7 +279,7 @@ static void find_wishes(const sglpass_stages *s, int32_t *wanted)
             continue;
         }
         w.stage = node->out_count > 0 ? wanted[node->out_first] : SGLPASS_STAGES_UNSAID;
-        if (s->loops.count == 0 && s->module[id] > 0) w.stage = s->cut[s->module[id] - 1];
+        if (s->loops.count == 0 && s->module[id] > 0) w.stage = stage_of_module(s, id);
         if (w.stage != SGLPASS_STAGES_UNSAID) sglpass_stages_each_use(s, id, wish_for, &w);
     }
 }
@@ -342,7 +346,7 @@ static int32_t stage_for(const sglpass_stages *s, sglir_id id, const uint8_t *me
     if (m.stage == SGLPASS_STAGES_FREE) return SGLPASS_STAGES_FREE;
     if (s->loops.count == 0 && s->module[id] > 0) {
         *meets = 0;
-        return s->cut[s->module[id] - 1];
+        return stage_of_module(s, id);
     }
     return *meets ? SGLPASS_STAGES_FREE : m.stage;
 }

@@ -1,6 +1,7 @@
-/* stages_cut.c -- where a forward is cut into stages: between modules, so that the most loaded stage has least to do.
+/* stages_cut.c -- where a forward is cut into chunks: between modules, where the plan's `cut` says so, else so that the most loaded
+ * chunk has least to do.
  *
- * In: a graph, the number of stages. Out: of each node its module, of each module its stage. A module is the path of a node's scope up to
+ * In: a graph, the number of chunks. Out: of each node its module, of each module its chunk. A module is the path of a node's scope up to
  * the first number in it ("blocks.3" of "blocks.3.attn"), the first name where there is none; modules stand in the order in which
  * the forward meets them. What stands in
  * a loop and in no module is weighed with the one before it. Odd invariant: a module weighs what its
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "passes/stages.h"
+#include "plan/layout.h"
 
 static size_t module_length(const char *scope)
 {
@@ -82,15 +84,15 @@ static sgl_status find_modules(sglpass_stages *s, modules *m)
     return SGL_OK;
 }
 
-/* least[k * count + i]: of modules 0 .. i over k + 1 stages the largest weight of a stage, where that is least; from: where the last
- * of these stages begins. */
+/* least[k * count + i]: of modules 0 .. i over k + 1 chunks the largest weight of a chunk, where that is least; from: where the last
+ * of these chunks begins. */
 static sgl_status balance(sglpass_stages *s, const modules *m)
 {
-    int64_t count = m->names.count, cells = count * s->stages;
+    int64_t count = m->names.count, cells = count * s->chunks;
     double *least = sglcore_arena_alloc(&s->arena, (size_t)cells * sizeof *least);
     int32_t *from = sglcore_arena_alloc(&s->arena, (size_t)cells * sizeof *from);
     if (!least || !from) return SGL_OUT_OF_MEMORY;
-    for (int k = 0; k < s->stages; k++) {
+    for (int k = 0; k < s->chunks; k++) {
         for (int64_t i = k; i < count; i++) {
             double last = 0, best = -1;
             for (int64_t j = i; j >= k; j--) {
@@ -104,7 +106,7 @@ static sgl_status balance(sglpass_stages *s, const modules *m)
             least[k * count + i] = best;
         }
     }
-    for (int64_t k = s->stages - 1, i = count - 1; k >= 0; k--) {
+    for (int64_t k = s->chunks - 1, i = count - 1; k >= 0; k--) {
         int64_t begin = from[k * count + i];
         for (; i >= begin; i--) s->cut[i] = (int32_t)k;
     }
@@ -133,7 +135,8 @@ static sgl_status find_homes(sglpass_stages *s, int32_t *homes, bool *any)
     return SGL_OK;
 }
 
-/* Modules stand with their states where the session has these, but never before the module before them. */
+/* Modules stand with their states where the session has these, in the next chunk of that stage, but never before the module before
+ * them. */
 static sgl_status follow_homes(sglpass_stages *s, int64_t count, bool *any)
 {
     int32_t *homes = sglcore_arena_alloc(&s->arena, (size_t)count * sizeof *homes);
@@ -141,10 +144,87 @@ static sgl_status follow_homes(sglpass_stages *s, int64_t count, bool *any)
     for (int64_t i = 0; i < count; i++) homes[i] = SGLPASS_STAGES_FREE;
     SGLCORE_TRY(find_homes(s, homes, any));
     for (int64_t i = 0; i < count; i++) {
-        int32_t before = i > 0 ? s->cut[i - 1] : 0;
-        s->cut[i] = homes[i] > before ? homes[i] : before;
+        int32_t before = i > 0 ? s->cut[i - 1] : 0, chunk = before;
+        while (chunk < s->chunks && homes[i] != SGLPASS_STAGES_FREE && chunk % s->stages != homes[i]) chunk++;
+        s->cut[i] = chunk < s->chunks ? chunk : before;
     }
     return SGL_OK;
+}
+
+/* ---- as the plan says ---------------------------------------------------------------------------------------------------------- */
+
+static sgl_status list_modules(const sglpass_stages *s, const modules *m, const uint8_t *marks, sglcore_text *text)
+{
+    for (int64_t i = 0; i < m->names.count; i++) {
+        if (marks && !marks[i]) continue;
+        SGLCORE_TRY(sglcore_text_add(s->env, text, "%s%.*s", text->count > 0 ? ", " : "",
+                                     (int)module_length(m->names.data[i]), m->names.data[i]));
+    }
+    return SGL_OK;
+}
+
+static sgl_status fail_unknown(const sglpass_stages *s, const modules *m, const char *pattern, size_t length)
+{
+    sglcore_text text = { 0 };
+    sgl_status status = list_modules(s, m, NULL, &text);
+    if (status == SGL_OK)
+        status = sglcore_fail(s->env, SGL_INVALID_ARGUMENT,
+                              "plan: cut: '%.*s' is no module of the forward of \"%s\", which has %s", (int)length,
+                              pattern, sglcore_string(s->from->strings, s->from->name), text.data);
+    sglcore_text_free(s->env, &text);
+    return status;
+}
+
+static sgl_status fail_number(const sglpass_stages *s, const modules *m, const uint8_t *begins, int count)
+{
+    sglcore_text text = { 0 };
+    sgl_status status = list_modules(s, m, begins, &text);
+    if (status == SGL_OK)
+        status = sglcore_fail(s->env, SGL_INVALID_ARGUMENT,
+                              "plan: cut makes %d chunks, which begin with %s, and pp = %d stages of %d have %d", count,
+                              text.data, s->stages, s->chunks / s->stages, s->chunks);
+    sglcore_text_free(s->env, &text);
+    return status;
+}
+
+/* A chunk begins with each module that a pattern fits; the first one with the first module, named or not. */
+static sgl_status cut_as_said(sglpass_stages *s, const modules *m)
+{
+    uint8_t *begins = sglcore_arena_alloc(&s->arena, (size_t)m->names.count);
+    if (!begins) return SGL_OUT_OF_MEMORY;
+    begins[0] = 1;
+    const char *at = s->context->plan->cut;
+    for (at += strspn(at, ", "); *at; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        bool fits = false;
+        for (int64_t i = 0; i < m->names.count; i++) {
+            const char *name = m->names.data[i];
+            if (!sglplan_pattern_fits(at, length, name, module_length(name))) continue;
+            begins[i] = 1;
+            fits = true;
+        }
+        if (!fits) return fail_unknown(s, m, at, length);
+        at += length;
+    }
+    int32_t count = 0;
+    for (int64_t i = 0; i < m->names.count; i++) s->cut[i] = (count += begins[i]) - 1;
+    return count == s->chunks ? SGL_OK : fail_number(s, m, begins, count);
+}
+
+/* ---- the call ------------------------------------------------------------------------------------------------------------------- */
+
+static sgl_status fail_few(const sglpass_stages *s, int64_t count)
+{
+    const char *name = sglcore_string(s->from->strings, s->from->name);
+    if (s->chunks == s->stages)
+        return sglcore_fail(
+            s->env, SGL_INVALID_ARGUMENT,
+            "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages",
+            s->stages, name, (long long)count);
+    return sglcore_fail(s->env, SGL_INVALID_ARGUMENT,
+                        "plan: pp = %d stages of chunks = %d are %d, and the forward of \"%s\" has %lld modules to cut "
+                        "between; take fewer",
+                        s->stages, s->chunks / s->stages, s->chunks, name, (long long)count);
 }
 
 static sgl_status cut_between(sglpass_stages *s, const modules *m)
@@ -154,11 +234,8 @@ static sgl_status cut_between(sglpass_stages *s, const modules *m)
     if (!s->cut) return SGL_OUT_OF_MEMORY;
     SGLCORE_TRY(follow_homes(s, m->names.count, &known));
     if (known) return SGL_OK;
-    if (m->names.count >= s->stages) return balance(s, m);
-    return sglcore_fail(
-        s->env, SGL_INVALID_ARGUMENT,
-        "plan: pp = %d stages, and the forward of \"%s\" has %lld modules to cut between; take fewer stages", s->stages,
-        sglcore_string(s->from->strings, s->from->name), (long long)m->names.count);
+    if (m->names.count < s->chunks) return fail_few(s, m->names.count);
+    return s->context->plan->cut[0] != '\0' ? cut_as_said(s, m) : balance(s, m);
 }
 
 sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any)

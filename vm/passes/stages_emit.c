@@ -30,6 +30,7 @@ typedef struct emitter {
     sglir_id *sums;   /* per carry: what this stage has added up */
     int64_t number;   /* of the value that was handed over last */
     sglpass_stages_turn *turns;
+    int64_t turn_count;
     event *events;
 } emitter;
 
@@ -287,12 +288,11 @@ static void visit_node(emitter *e, sglir_id id)
 
 static void visit_turn(emitter *e, const sglir_region *body, const sglpass_stages_turn *turn, bool hands)
 {
-    int32_t position = turn->backward ? 2 * e->s->stages - 1 - turn->stage : turn->stage;
     if (!e->marks && !hands && turn->stage != e->here) return;
     if (!hands) e->to->turn = (uint32_t)(turn - e->turns) + 1;
     for (int64_t i = 0; i < body->nodes.count; i++) {
         sglir_id id = body->nodes.data[i];
-        if (e->s->place[sglir_node_at(e->from, id)->out_first] != position) continue;
+        if (e->s->place[sglir_node_at(e->from, id)->out_first] != turn->position) continue;
         if (e->marks && !hands) want_uses(e, id, turn->micro, turn->stage);
         if (!e->marks && !hands) make(e, id, turn->micro, turn->stage);
         if (!e->marks && hands) hand_results(e, id, turn->micro);
@@ -334,13 +334,12 @@ static void visit_loop(emitter *e, const sglir_node *node)
 {
     const sglpass_stages_loop *loop = &e->s->loops.data[e->s->loop_of[sglir_body(node)] - 1];
     const sglir_region *body = &e->from->regions.data[sglir_body(node)];
-    int64_t all = 2 * e->s->stages * e->s->micro;
     for (uint32_t i = 0; i < node->arg_count && e->marks; i++) {
         const sglpass_stages_carry *carry = &e->s->carries.data[loop->carry_first + i];
         place home = { e, 0, carry->home };
         if (carry->home >= 0 && carry->chained) want(&home, carry->first);
     }
-    for (int64_t i = 0; i < 2 * all; i++) {
+    for (int64_t i = 0; i < 2 * e->turn_count; i++) {
         const sglpass_stages_turn *turn = &e->turns[e->events[i].turn];
         visit_turn(e, body, turn, !e->events[i].is_turn);
     }
@@ -394,27 +393,32 @@ static void visit_outputs(emitter *e)
 
 /* ---- the call ------------------------------------------------------------------------------------------------------------------------ */
 
+static sgl_status prepare_turns(emitter *e)
+{
+    sglpass_stages *s = e->s;
+    SGLCORE_TRY(sglpass_stages_order(s->env, &s->arena, s->schedule, s->stages, s->chunks, s->micro, &e->turns,
+                                     &e->turn_count));
+    e->events = sglcore_arena_alloc(&s->arena, 2 * (size_t)e->turn_count * sizeof *e->events);
+    if (!e->events) return SGL_OUT_OF_MEMORY;
+    for (int64_t i = 0; i < e->turn_count; i++) {
+        e->events[2 * i] = (event){ e->turns[i].begin, true, i };
+        e->events[2 * i + 1] = (event){ e->turns[i].end, false, i };
+    }
+    qsort(e->events, 2 * (size_t)e->turn_count, sizeof *e->events, compare_events);
+    return SGL_OK;
+}
+
 static sgl_status prepare(emitter *e)
 {
     sglpass_stages *s = e->s;
-    int64_t all = 2 * s->stages * s->micro;
     size_t cells = (size_t)(e->row * s->micro);
     e->wanted = sglcore_arena_alloc(&s->arena, cells * sizeof *e->wanted);
     e->map = sglcore_arena_alloc(&s->arena, cells * sizeof *e->map);
     e->sums = sglcore_arena_alloc(&s->arena, (size_t)s->carries.count * sizeof *e->sums + 1);
-    e->turns = sglcore_arena_alloc(&s->arena, (size_t)all * sizeof *e->turns);
-    e->events = sglcore_arena_alloc(&s->arena, 2 * (size_t)all * sizeof *e->events);
-    double *ends = sglcore_arena_alloc(&s->arena, (size_t)all * sizeof *ends);
-    if (!e->wanted || !e->map || !e->sums || !e->turns || !e->events || !ends) return SGL_OUT_OF_MEMORY;
+    if (!e->wanted || !e->map || !e->sums) return SGL_OUT_OF_MEMORY;
     for (size_t i = 0; i < cells; i++) e->map[i] = SGLIR_NONE;
     for (int64_t i = 0; i < s->carries.count; i++) e->sums[i] = SGLIR_NONE;
-    sglpass_stages_order((sglplan_schedule)s->context->plan->schedule, s->stages, s->micro, e->turns, ends);
-    for (int64_t i = 0; i < all; i++) {
-        e->events[2 * i] = (event){ e->turns[i].begin, true, i };
-        e->events[2 * i + 1] = (event){ e->turns[i].end, false, i };
-    }
-    qsort(e->events, 2 * (size_t)all, sizeof *e->events, compare_events);
-    return SGL_OK;
+    return prepare_turns(e);
 }
 
 sgl_status sglpass_stages_emit(sglpass_stages *s, int here, sglir_graph **out)

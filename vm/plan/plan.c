@@ -35,6 +35,7 @@ static const struct {
                 { "scale_growth_interval", offsetof(sglplan, scale_growth_interval), 2000, 1, 1 << 30, false },
                 { "max_skips", offsetof(sglplan, max_skips), 20, 1, 1 << 30, false },
                 { "unfused", offsetof(sglplan, unfused), 0, 0, 1, false },
+                { "chunks", offsetof(sglplan, chunks), 0, 0, 64, false },
                 { "bucket", offsetof(sglplan, bucket), 4 << 20, 1, (int64_t)1 << 40, false } };
 enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
 
@@ -123,7 +124,8 @@ static sgl_status set_schedule(sglcore_env *env, sglplan *plan, const sglir_name
     const char *names[SGLPLAN_SCHEDULE_COUNT];
     char hint[SGLCORE_HINT_ROOM];
     memcpy(names, schedules, sizeof names);
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: schedule \"%s\" is none of none, gpipe, 1f1b%s", field->s,
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                        "plan: schedule \"%s\" is none of none, gpipe, 1f1b, interleaved, zero-bubble%s", field->s,
                         sglcore_hint(field->s, names, SGLPLAN_SCHEDULE_COUNT, hint));
 }
 
@@ -177,7 +179,7 @@ static sgl_status set_compress(sglcore_env *env, sglplan *plan, const sglir_name
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision",   "schedule", "wide",    "layouts",
+    static const char *const others[] = { "precision",   "schedule", "cut",     "wide",  "layouts",
                                           "activations", "compress", "disable", "memory" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
@@ -193,6 +195,7 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     if (strcmp(field->name, "memory") == 0) return set_memory(env, plan, field);
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
     if (strcmp(field->name, "schedule") == 0) return set_schedule(env, plan, field);
+    if (strcmp(field->name, "cut") == 0) return set_text(env, plan->cut, sizeof plan->cut, field);
     if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
     if (strcmp(field->name, "wide") == 0) return set_text(env, plan->wide, sizeof plan->wide, field);
     if (strcmp(field->name, "layouts") == 0) return set_layouts(env, plan->layouts, sizeof plan->layouts, field);
@@ -205,6 +208,14 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
+
+int64_t sglplan_chunks(const sglplan *plan)
+{
+    if (plan->chunks > 0) return plan->chunks;
+    return plan->schedule == SGLPLAN_INTERLEAVED ? 2 : 1;
+}
+
+const char *sglplan_schedule_name(const sglplan *plan) { return schedules[plan->schedule]; }
 
 bool sglplan_disables(const sglplan *plan, const char *pass) { return sglcore_list_has(plan->disable, pass); }
 
@@ -224,6 +235,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     SGLCORE_TRY(sglcore_text_add(env, text, "schedule = \"%s\"\n", schedules[plan->schedule]));
     for (int i = 0; i < NUMBER_COUNT; i++)
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
+    SGLCORE_TRY(sglcore_text_add(env, text, "cut = \"%s\"\n", plan->cut));
     SGLCORE_TRY(sglcore_text_add(env, text, "memory = %lld\n", (long long)plan->memory));
     SGLCORE_TRY(sglcore_text_add(env, text, "wide = \"%s\"\n", plan->wide));
     SGLCORE_TRY(sglcore_text_add(env, text, "layouts = \"%s\"\n", plan->layouts));
@@ -244,6 +256,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     sglcore_hasher_string(&hasher, schedules[plan->schedule]);
     for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
     sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
+    sglcore_hasher_string(&hasher, plan->cut);
     sglcore_hasher_string(&hasher, plan->wide);
     sglcore_hasher_string(&hasher, plan->layouts);
     sglcore_hasher_string(&hasher, plan->activations);

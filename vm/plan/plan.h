@@ -6,7 +6,9 @@
 #include "ir/ir.h"
 
 /* In which order the stages of a pipeline take their turns. UNSTAGED: there are none, along pp every rank computes the same. */
-#define SGLPLAN_SCHEDULES(X) X(UNSTAGED, "none") X(GPIPE, "gpipe") X(1F1B, "1f1b")
+#define SGLPLAN_SCHEDULES(X)                                                                                           \
+    X(UNSTAGED, "none")                                                                                                \
+    X(GPIPE, "gpipe") X(1F1B, "1f1b") X(INTERLEAVED, "interleaved") X(ZERO_BUBBLE, "zero-bubble")
 typedef enum sglplan_schedule {
 #define SGLPLAN_SCHEDULE_ENUM(name, text) SGLPLAN_##name,
     SGLPLAN_SCHEDULES(SGLPLAN_SCHEDULE_ENUM)
@@ -18,17 +20,19 @@ typedef struct sglplan {
     int64_t mesh[SGLIR_AXIS_COUNT]; /* extent per axis, 1 where it is not used; MICRO: micro-batches of a step */
     uint8_t precision; /* sgl_dtype of the products: F32 or F64 as traced; BF16, F16: narrower than traced */
     uint8_t schedule;  /* sglplan_schedule: of the stages along pp */
+    int64_t chunks;    /* interleaved: of a stage; 0: as many as sglplan_chunks says */
     int64_t scale;     /* fp16: of the loss, at first */
     int64_t scale_growth_interval; /* good steps after which it doubles */
     int64_t max_skips;             /* steps skipped one after another that are an error */
     int64_t unfused;               /* 1: the pass fuse is left out, each node is an instruction of its own */
-    int64_t bucket;              /* bytes of a gradient, or of several, that ranks sum in one exchange, at the least */
-    int64_t memory;              /* most bytes of a program, of all kinds together; 0: no bound */
-    char wide[256];              /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
-    char layouts[2048];          /* which dimensions of parameters are split over which axes (plan/layout.h) */
-    char activations[512];       /* the same of what modules give each other, by patterns of their paths */
-    char compress[1024];         /* which gradients are exchanged in fewer bytes (plan/compress.h) */
-    char disable[256];           /* optional passes to leave out, comma-separated */
+    int64_t bucket;        /* bytes of a gradient, or of several, that ranks sum in one exchange, at the least */
+    int64_t memory;        /* most bytes of a program, of all kinds together; 0: no bound */
+    char wide[256];        /* bf16, fp16: patterns of modules and parameters that stay f32, comma-separated */
+    char layouts[2048];    /* which dimensions of parameters are split over which axes (plan/layout.h) */
+    char activations[512]; /* the same of what modules give each other, by patterns of their paths */
+    char cut[512];         /* modules with which chunks of a pipeline begin, patterns, comma-separated; "": balanced */
+    char compress[1024];   /* which gradients are exchanged in fewer bytes (plan/compress.h) */
+    char disable[256];     /* optional passes to leave out, comma-separated */
     bool native[SGLIR_OP_COUNT]; /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;
 
@@ -48,6 +52,9 @@ static inline bool sglplan_is_staged(const sglplan *plan)
 
 void sglplan_init(sglplan *plan);
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field);
+/* Of a stage of the pipeline: 2 under interleaved unless the plan says so, else 1. */
+int64_t sglplan_chunks(const sglplan *plan);
+const char *sglplan_schedule_name(const sglplan *plan);
 bool sglplan_disables(const sglplan *plan, const char *pass);
 sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *text);
 sglcore_hash sglplan_hash(const sglplan *plan);
