@@ -10,12 +10,15 @@
 #include <string.h>
 
 #include "dsl/command_model.h"
+#include "dsl/command_ranks.h"
 
 typedef struct generate_options {
     const char *prompt, *prompt_ids;
     int64_t tokens, top_k, seed, threads;
     double temperature, top_p;
     bool ema;
+    command_ranks ranks;
+    command_settings settings; /* of the mesh */
 } generate_options;
 
 typedef struct generate {
@@ -47,7 +50,9 @@ static sgl_status choose_program(generate *g, sgl_program *few)
     if (!few) return SGL_OK;
     sgl_status status = sgl_generate_agrees(g->session, g->decode, few, &agrees);
     if (status != SGL_OK || agrees) return status;
-    fprintf(stderr,
+    if (sgl_session_rank(g->session) == 0)
+        fprintf(
+            stderr,
             "sgl: a part of this model looks at other tokens and keeps nothing of them (nn.cache): each token reads "
             "the whole text again\n");
     return freeze(g, "text", &g->decode);
@@ -56,13 +61,13 @@ static sgl_status choose_program(generate *g, sgl_program *few)
 static sgl_status load_model(generate *g, const char *dir)
 {
     sgl_program *few = NULL;
-    command_settings settings = { 0 };
-    if (g->o->ema && !command_set(&settings, "job.ema", "true")) return SGL_LIMIT;
-    sgl_status status = command_model_load(&g->model, dir, &settings);
-    if (status == SGL_OK) status = command_plan(g->model.job, "decode", false, &g->plan);
-    if (status == SGL_OK) status = sgl_session_new(g->vm, "cpu", &g->session);
+    sgl_status status = sgl_session_new(g->vm, "cpu", &g->session);
+    if (status == SGL_OK) status = command_join(&g->o->ranks, g->session);
+    g->model.meshed = g->o->ranks.mesh || (g->session && sgl_session_ranks(g->session) > 1);
+    if (status == SGL_OK) status = command_model_load(&g->model, dir, &g->o->settings);
+    if (status == SGL_OK) status = command_plan(g->model.job, "decode", g->model.meshed, &g->plan);
     if (status == SGL_OK) status = freeze(g, "decode", &g->decode);
-    if (status == SGL_NOT_FOUND && g->session)
+    if (status == SGL_NOT_FOUND && g->plan)
         return sgl_fail(g->vm, status,
                         "%s: its job declares no context, so there is no decode graph to generate with; "
                         "give sgl.job { context = ... } or data with a seq",
@@ -159,12 +164,12 @@ static int run(generate *g, const char *dir)
     if (status == SGL_OK && !g->begun) show_prompt(g); /* no token was asked for */
     if (g->begun) putchar('\n');
     fflush(stdout);
-    return command_status(g->vm, status);
+    return command_ranks_status(g->vm, g->session, &status);
 }
 
 int command_generate(int argc, char **argv)
 {
-    generate_options o = { .tokens = 200, .temperature = 0.8, .top_p = 1 };
+    generate_options o = { .tokens = 200, .temperature = 0.8, .top_p = 1, .ranks.columns = -1 };
     const command_option options[] = {
         { "--prompt", 's', &o.prompt, "TEXT", "the beginning of the text, for models of bytes" },
         { "--prompt-ids", 's', &o.prompt_ids, "1,2,3", "the beginning as tokens; tokens are printed too" },
@@ -174,6 +179,7 @@ int command_generate(int argc, char **argv)
         { "--top-p", 'n', &o.top_p, "P", "choose among the fewest that hold the share P (default 1: all)" },
         { "--seed", 'i', &o.seed, "N", "the same seed gives the same text (default 0)" },
         { "--ema", 'b', &o.ema, "", "by the averages that its optimizer keeps, in place of the parameters" },
+        COMMAND_RANKS_OPTIONS(o.ranks),
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core)" },
         { 0 },
     };
@@ -182,14 +188,15 @@ int command_generate(int argc, char **argv)
         "DIR",
         "Lets the model of DIR's last checkpoint go on with a text.",
         "DIR is what `sgl train --out` wrote, or one step-NNNNNNNN folder in it. Where the text is longer than what the\n"
-        "model was trained on, its last half is read in anew.",
+        "model was trained on, its last half is read in anew. One rank computes it, whatever the run had, unless --mesh and\n"
+        "--nproc, or a launcher, say otherwise.",
         1,
         1,
         options
     };
     const char *positional[1];
     int count;
-    bool helped;
+    bool helped, done;
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
     if (o.top_p == 0) {
@@ -201,6 +208,10 @@ int command_generate(int argc, char **argv)
                 "sgl generate: give either --prompt TEXT or --prompt-ids 1,2,3; `sgl generate --help` tells more\n");
         return COMMAND_USAGE;
     }
+    code = command_ranks_begin(&c, &o.ranks, argc, argv, &done);
+    if (code == COMMAND_OK && !done) code = command_mesh(&c, &o.ranks, &o.settings);
+    if (code != COMMAND_OK || done) return code;
+    if (o.ema && !command_set(&o.settings, "job.ema", "true")) return COMMAND_USAGE;
     generate g = { .o = &o, .vm = command_open(o.threads, stderr) };
     if (!g.vm) return COMMAND_FAILED;
     g.model.vm = g.vm;

@@ -585,8 +585,8 @@ typedef struct sgl_train_config {
 SGL_API sgl_status sgl_train(sgl_session *session, const sgl_train_config *config);
 
 typedef struct sgl_generate_config {
-    /* Of a plan of one rank (parameters are whole on each of several, which may all generate alike, or one alone). Fetches
-     * logits [1, vocab]. Either feeds tokens i32[1, 1] and position i64[], and keeps in caches what it must know of the
+    /* Fetches logits [1, vocab]. Of a plan of several ranks all call sgl_generate alike, and agree after each token whether one was
+     * asked to stop. Either feeds tokens i32[1, 1] and position i64[], and keeps in caches what it must know of the
      * tokens before; or feeds tokens i32[1, n], n > 1, and last i64[], and reads the whole text, up to `last`, each time. */
     sgl_program *decode;
     const int32_t *prompt; /* at least one token */

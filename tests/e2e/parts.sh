@@ -85,6 +85,14 @@ run 0 eval stages
 sed 1d out >stages.eval
 same stages.eval whole.eval
 run 0 generate heads --prompt the --tokens 4
+cp out alone.text
+for mesh in 2:tp=2 2:dp=2 3:fsdp=3 2:pp=2 4:dp=2,cp=2; do
+    run 0 generate heads --prompt the --tokens 4 --nproc "${mesh%%:*}" --mesh "${mesh#*:}"
+    same out alone.text
+done
+run 1 generate heads --prompt-ids 999 --nproc 2 --mesh tp=2
+says err 'token 0 of the prompt is 999, outside the vocabulary of 256'
+[ "$(wc -l <err)" -eq 1 ] || fail "it is told more than once"
 run 0 export heads --out heads.safetensors
 run 0 export whole --out whole.safetensors
 [ "$(wc -c <heads.safetensors)" -eq "$(wc -c <whole.safetensors)" ] || fail "what is exported differs in size"

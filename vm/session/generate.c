@@ -4,7 +4,8 @@
  * program keeps keys and values in caches of the session; here is only the position. When the context is full, its last
  * half is read in anew from position 0. A program of several tokens keeps nothing and reads the whole text each time; what
  * stands behind its last token is zeros. Choice: softmax at a temperature over the top k, then the smallest set whose
- * probability reaches p (Holtzman et al., arXiv:1904.09751), drawn with Philox keyed by seed and number of the token. */
+ * probability reaches p (Holtzman et al., arXiv:1904.09751), drawn with Philox keyed by seed and number of the token. Odd
+ * invariant: of several ranks each chooses for itself, and the same, since all fetch the same bits. */
 #include <math.h>
 #include <string.h>
 
@@ -124,6 +125,16 @@ static sgl_status choose(const generator *g, int64_t number, int32_t *token)
 
 /* ---- reading in ------------------------------------------------------------------------------------------------------ */
 
+/* After each token: where the program is of several ranks, all stop when one is asked to, or fails. */
+static sgl_status agree(generator *g, sgl_status mine)
+{
+    sglsession_note note = { .stop = g->vm->interrupted != 0 };
+    if (g->config->decode->ranks == 1) return mine;
+    SGLCORE_TRY(sglsession_agree(g->config->decode->session, mine, &note));
+    if (note.stop && !g->vm->interrupted) g->vm->interrupted = 1;
+    return SGL_OK;
+}
+
 static sgl_status read_in(generator *g, int32_t token)
 {
     sgl_program *decode = g->config->decode;
@@ -131,7 +142,7 @@ static sgl_status read_in(generator *g, int32_t token)
     if (g->has_position) SGLCORE_TRY(sgl_feed(decode, "position", &g->position, sizeof g->position));
     SGLCORE_TRY(sgl_step(decode));
     g->position++;
-    return SGL_OK;
+    return agree(g, SGL_OK);
 }
 
 /* Reads in the end of history, which begins where it would in steps of one token. */
@@ -144,7 +155,8 @@ static sgl_status read_text(generator *g, int64_t from)
     memcpy(g->text, g->history + g->history_count - g->position, (size_t)g->position * sizeof *g->text);
     SGLCORE_TRY(sgl_feed(g->config->decode, "tokens", g->text, (size_t)g->window * sizeof *g->text));
     SGLCORE_TRY(sgl_feed(g->config->decode, "last", &last, sizeof last));
-    return sgl_step(g->config->decode);
+    SGLCORE_TRY(sgl_step(g->config->decode));
+    return agree(g, SGL_OK);
 }
 
 /* Reads in history[from..], beginning anew with the last half whenever the context is full. */
@@ -168,9 +180,9 @@ static sgl_status run(generator *g)
     for (int64_t n = 0; n < g->config->count && !g->vm->interrupted; n++) {
         int32_t token = 0;
         SGLCORE_TRY(sgl_fetch(g->config->decode, "logits", g->logits, (size_t)g->logits_bytes));
-        SGLCORE_TRY(choose(g, n, &token));
+        SGLCORE_TRY(agree(g, choose(g, n, &token)));
         g->history[g->history_count++] = token;
-        if (g->config->on_token) SGLCORE_TRY(g->config->on_token(g->config->user, token));
+        SGLCORE_TRY(agree(g, g->config->on_token ? g->config->on_token(g->config->user, token) : SGL_OK));
         if (n + 1 < g->config->count) SGLCORE_TRY(read_history(g, g->history_count - 1));
     }
     if (!g->vm->interrupted) return SGL_OK;
@@ -184,11 +196,6 @@ static sgl_status check(sglcore_env *env, const sgl_session *session, const sgl_
 {
     if (!c->decode || c->decode->session != session)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_generate: decode must be a program of this session");
-    if (c->decode->ranks > 1)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT,
-                            "generate: the decode program is of a plan of %lld ranks; freeze it with a plan of one: "
-                            "parameters are whole on every rank",
-                            (long long)c->decode->ranks);
     if (!c->prompt || c->prompt_count < 1)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "generate: the prompt is empty; give at least one token");
     if (c->count < 0 || c->top_k < 0 || !(c->temperature >= 0) || !(c->top_p >= 0 && c->top_p <= 1) || c->context < 0 ||
@@ -236,7 +243,7 @@ static sgl_status check_prompt(const generator *g)
     return SGL_OK;
 }
 
-static sgl_status generate(generator *g)
+static sgl_status set_up(generator *g)
 {
     SGLCORE_TRY(find_logits(g));
     SGLCORE_TRY(check_prompt(g));
@@ -254,6 +261,12 @@ static sgl_status generate(generator *g)
     if (!g->logits || !g->heap || !g->history || (g->window > 1 && !g->text)) return SGL_OUT_OF_MEMORY;
     memcpy(g->history, g->config->prompt, (size_t)g->config->prompt_count * sizeof *g->history);
     g->history_count = g->config->prompt_count;
+    return SGL_OK;
+}
+
+static sgl_status generate(generator *g)
+{
+    SGLCORE_TRY(agree(g, set_up(g)));
     return run(g);
 }
 
