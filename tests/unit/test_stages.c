@@ -81,6 +81,27 @@ static sglir_graph *staged(sglcore_env *env, const sglir_graph *g, const sglplan
     return made;
 }
 
+/* With the passes after `stages`, but for `sections`: states keep their names. */
+static sglir_graph *fused(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t rank)
+{
+    static const sglpass passes[] = { { "simplify", sglpass_simplify, SGLIR_LOGICAL, true, "" },
+                                      { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "" },
+                                      { "shard", sglpass_shard, SGLIR_PER_RANK, false, "" },
+                                      { "micro", sglpass_micro_split, SGLIR_PER_RANK, false, "" },
+                                      { "stages", sglpass_stages_split, SGLIR_PER_RANK, false, "" },
+                                      { "decompose", sglpass_decompose, SGLIR_PER_RANK, false, "" },
+                                      { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "" },
+                                      { "fuse", sglpass_fuse, SGLIR_FUSED, false, "" },
+                                      { "schedule", sglpass_schedule, SGLIR_FUSED, true, "" },
+                                      { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
+    sglir_graph *made = NULL;
+    const sglpass_context context = { .env = env, .plan = plan, .rank = rank };
+    sgl_status status = sglpass_run_list(&context, passes, g, NULL, &made);
+    if (status == SGL_OK) status = sglir_verify(made, SGLIR_FUSED);
+    if (status != SGL_OK) fail_msg("rank %d: %s", (int)rank, env->message);
+    return made;
+}
+
 static int count_op(const sglir_graph *g, sglir_op op)
 {
     int count = 0;
@@ -142,7 +163,33 @@ static void check_plan(sglcore_env *env, const sglir_graph *g, const pipe_case *
     world_check_free(&check);
 }
 
-static void check_transformer(const transformer_sizes *sizes, const pipe_case *cases, size_t count)
+/* The same of what the passes after `stages` have made. */
+static void check_fused(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const interp *whole)
+{
+    const sglplan plan = plan_of(c);
+    const int64_t ranks = sglplan_group_size(&plan, ~(sglplan_axes)0);
+    sglir_graph *graphs[INTERP_MOST_RANKS];
+    interp in[INTERP_MOST_RANKS] = { { 0 } };
+    ir_message message;
+    for (int64_t r = 0; r < ranks; r++) graphs[r] = fused(env, g, &plan, r);
+    if (!interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in))
+        fail_msg("%s: %s", c->name, in[0].error);
+    for (int64_t r = 0; r < ranks; r++) {
+        interp expected;
+        assert_true(interp_expected(whole, &plan, r, graphs[r], &expected));
+        bool same = ir_case_same_results(&expected, &in[r], graphs[r], (ir_tolerance){ 1e-10, 1e-12 }, &message);
+        interp_free(&expected);
+        if (!same) fail_msg("%s, fused, rank %d: %s", c->name, (int)r, message.text);
+    }
+    for (int64_t r = 0; r < ranks; r++) {
+        interp_free(&in[r]);
+        sglir_graph_free(graphs[r]);
+    }
+}
+
+typedef void (*check_one)(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const interp *whole);
+
+static void check_transformer(const transformer_sizes *sizes, const pipe_case *cases, size_t count, check_one check)
 {
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
@@ -151,7 +198,7 @@ static void check_transformer(const transformer_sizes *sizes, const pipe_case *c
     ir_message message;
     assert_int_equal(transformer_graph(&env, sizes, &g), SGL_OK);
     if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
-    for (size_t i = 0; i < count; i++) check_plan(&env, g, &cases[i], &whole);
+    for (size_t i = 0; i < count; i++) check(&env, g, &cases[i], &whole);
     interp_free(&whole);
     sglir_graph_free(g);
 }
@@ -163,7 +210,24 @@ static void test_transformer(void **state)
     const transformer_sizes sizes = {
         .layers = 4, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 12, .vocab = 11, .dropout = 0.25
     };
-    check_transformer(&sizes, plans, sizeof plans / sizeof plans[0]);
+    check_transformer(&sizes, plans, sizeof plans / sizeof plans[0], check_plan);
+}
+
+/* With kernels, and in the order that needs few bytes; waits stand where they stand. */
+static void test_fused(void **state)
+{
+    (void)state;
+    const transformer_sizes sizes = {
+        .layers = 4, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 12, .vocab = 11, .dropout = 0.25
+    };
+    static const pipe_case cases[] = {
+        { "pp=2, gpipe", 2, 1, 1, 3, SGLPLAN_GPIPE, NULL, 0, NULL },
+        { "pp=3, 1f1b", 3, 1, 1, 6, SGLPLAN_1F1B, NULL, 0, NULL },
+        { "pp=2, interleaved", 2, 1, 1, 4, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
+        { "pp=4, zero-bubble", 4, 1, 1, 6, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
+        { "pp=2,tp=2, zero-bubble", 2, 1, 2, 3, SGLPLAN_ZERO_BUBBLE, TENSOR, 0, NULL },
+    };
+    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0], check_fused);
 }
 
 /* Five layers are no multiple of two, three or four stages. */
@@ -176,7 +240,7 @@ static void test_uneven_stages(void **state)
     static const pipe_case cases[] = { { "pp=2 of 5 layers", 2, 1, 1, 3, SGLPLAN_1F1B, NULL, 0, NULL },
                                        { "pp=3 of 5 layers", 3, 1, 1, 2, SGLPLAN_GPIPE, NULL, 0, NULL },
                                        { "pp=5 of 5 layers", 5, 1, 1, 6, SGLPLAN_1F1B, NULL, 0, NULL } };
-    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0]);
+    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0], check_plan);
 }
 
 static int wide(const sglir_graph *g, sglir_op op)
@@ -212,7 +276,34 @@ static void test_what_crosses(void **state)
     sglir_graph_free(g);
 }
 
-/* Gradients of weights stand behind the gradient that is sent on, of stage s by s micro-batches more, and all of them do. */
+/* A product over rows and positions. */
+static bool is_of_weights(const sglir_graph *g, const sglir_node *node)
+{
+    int along = 0, batch = 0;
+    if (node->op != SGLIR_OP_DOT) return false;
+    (void)sglir_attr_ints(g, node, "contract_a", &along);
+    (void)sglir_attr_ints(g, node, "batch_a", &batch);
+    return along == 2 && batch == 0;
+}
+
+/* Checks before each gradient that is sent on how many products of weights' gradients stand, in all `each` a micro-batch. */
+static void check_weights(const sglir_graph *g, int rank, int64_t micro, int each)
+{
+    int sent = 0, made = 0;
+    const sglir_region *top = &g->regions.data[0];
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_node *node = sglir_node_at(g, top->nodes.data[n]);
+        made += is_of_weights(g, node);
+        if (node->op != SGLIR_OP_SEND || sglir_attr_int(g, node, "to") != rank - 1 || sent == micro) continue;
+        int most = each * (sent > rank ? sent - rank : 0);
+        if (made != most) fail_msg("stage %d, gradient %d: behind %d products, not %d", rank, sent, made, most);
+        sent++;
+    }
+    assert_int_equal(sent, micro);
+    assert_int_equal(made, each * micro);
+}
+
+/* Gradients of weights stand behind the gradient that is sent on, of stage s by s micro-batches more. */
 static void test_weights_wait(void **state)
 {
     (void)state;
@@ -225,18 +316,7 @@ static void test_weights_wait(void **state)
     assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
     for (int rank = 1; rank < 3; rank++) {
         sglir_graph *made = staged(&env, g, &plan, rank, "stages");
-        const int each = count_op(made, SGLIR_OP_ACCUMULATE) / 5;
-        int sent = 0, added = 0;
-        assert_true(each >= 9); /* a layer's weights */
-        assert_int_equal(count_op(made, SGLIR_OP_ACCUMULATE), 5 * each);
-        for (int64_t n = 0; n < made->nodes.count; n++) {
-            const sglir_node *node = &made->nodes.data[n];
-            added += node->op == SGLIR_OP_ACCUMULATE;
-            if (node->op != SGLIR_OP_SEND || sglir_attr_int(made, node, "to") != rank - 1 || sent == 5) continue;
-            assert_int_equal(added, each * (sent > rank ? sent - rank : 0));
-            sent++;
-        }
-        assert_int_equal(sent, 5);
+        check_weights(made, rank, c.micro, 7);
         sglir_graph_free(made);
     }
     sglir_graph_free(g);
@@ -259,7 +339,7 @@ static void test_many_chunks(void **state)
         { "pp=2,dp=2 of 2 chunks", 2, 2, 1, 3, SGLPLAN_INTERLEAVED, NULL, 2, "blocks.1, blocks.2, blocks.7" },
         { "pp=4,dp=2 of 2 chunks", 4, 2, 1, 5, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
     };
-    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0]);
+    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0], check_plan);
 }
 
 /* Which stage holds a layer's weights, with `cut` and with chunks. */
@@ -374,10 +454,15 @@ static void test_failing_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transformer),  cmocka_unit_test(test_uneven_stages),
-        cmocka_unit_test(test_many_chunks),  cmocka_unit_test(test_what_crosses),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_where),
-        cmocka_unit_test(test_weights_wait), cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_uneven_stages),
+        cmocka_unit_test(test_many_chunks),
+        cmocka_unit_test(test_what_crosses),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_where),
+        cmocka_unit_test(test_weights_wait),
+        cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
