@@ -56,7 +56,9 @@ typedef enum sglcomm_stage { SGLCOMM_HELD, SGLCOMM_NOTED, SGLCOMM_MOVING, SGLCOM
 typedef struct sglcomm_piece {
     unsigned char *data;
     int64_t bytes, row;
+    int64_t before;      /* pairs: bytes of its part that are before it */
     int place;           /* of the other rank */
+    int member;          /* of an exchange of many */
     sglcomm_stage stage; /* in: NOTED waits for the note; out: HELD waits for the shaped link */
     bool noted, moved;   /* out: requests that are done */
     int64_t release_ns;
@@ -71,7 +73,9 @@ typedef struct sglcomm_window {
     int first, count;
     int64_t row; /* of the next piece to enter, and the step within it */
     int step;
-    bool over; /* none is left in this phase */
+    int member;          /* of an exchange of many: whose parts stand in out_at, in_at; its rows begin anew */
+    int64_t rows_before; /* of earlier members */
+    bool over;           /* none is left in this phase */
 } sglcomm_window;
 
 typedef struct sglcomm_run {

@@ -168,6 +168,43 @@ static extent extent_of(const sglexec_exchange *x, int ranks, int place)
     }
 }
 
+static const char *fault_of_ranges(const sglexec_exchange *x, int ranks, int place)
+{
+    const extent e = extent_of(x, ranks, place);
+    if (e.from < 0 || e.to < 0) return "a count is negative, or the bytes of all are beyond 2^63";
+    if (x->kind == SGLEXEC_ALL_TO_ALL &&
+        (x->counts ? x->counts[place] : x->count) != (x->counts_in ? x->counts_in[place] : x->count))
+        return "what this rank sends to itself is not what it receives from itself";
+    if ((e.from > 0 && !x->from) || (e.to > 0 && !x->to)) return "from or to is NULL";
+    const sgl_dtype dtype = (sgl_dtype)x->dtype;
+    const int64_t bytes_from = sglcore_dtype_bytes(dtype, e.from), bytes_to = sglcore_dtype_bytes(dtype, e.to);
+    if (!overlap(x->from, bytes_from, x->to, bytes_to)) return NULL;
+    const char *large = e.from > e.to ? x->from : x->to, *small = e.from > e.to ? x->to : x->from;
+    if (e.own < 0 || small != large + sglcore_dtype_bytes(dtype, e.own)) return "from and to overlap";
+    return NULL;
+}
+
+/* Of each by itself, and of all their bytes together. */
+static const char *fault_of_members(const sglexec_exchange *x, int ranks, int place)
+{
+    int64_t all = 0;
+    if (x->kind != SGLEXEC_REDUCE_SCATTER && x->kind != SGLEXEC_ALL_GATHER)
+        return "an exchange of this kind has no members";
+    if (x->member_count < 0 || !x->members) return "there are no members";
+    for (int i = 0; i < x->member_count; i++) {
+        sglexec_exchange one = *x;
+        one.from = x->members[i].from;
+        one.to = x->members[i].to;
+        one.counts = x->members[i].counts;
+        if (!one.counts) return "a member has no counts";
+        const char *fault = fault_of_ranges(&one, ranks, place);
+        if (fault) return fault;
+        all += total_of(one.counts, 0, ranks, (sgl_dtype)x->dtype);
+        if (all > INT64_MAX / 16 || i == INT32_MAX - 1) return "the bytes of all are beyond 2^63";
+    }
+    return NULL;
+}
+
 static const char *fault_of(const sglexec_exchange *x, int ranks, int place)
 {
     const bool reduces = x->kind == SGLEXEC_ALL_REDUCE || x->kind == SGLEXEC_REDUCE_SCATTER;
@@ -182,18 +219,7 @@ static const char *fault_of(const sglexec_exchange *x, int ranks, int place)
     if ((pair || x->kind == SGLEXEC_BROADCAST) && (x->peer < 0 || x->peer >= ranks))
         return "peer is no place of the group";
     if (pair && x->peer == place) return "peer is this rank itself";
-    const extent e = extent_of(x, ranks, place);
-    if (e.from < 0 || e.to < 0) return "a count is negative, or the bytes of all are beyond 2^63";
-    if (x->kind == SGLEXEC_ALL_TO_ALL &&
-        (x->counts ? x->counts[place] : x->count) != (x->counts_in ? x->counts_in[place] : x->count))
-        return "what this rank sends to itself is not what it receives from itself";
-    if ((e.from > 0 && !x->from) || (e.to > 0 && !x->to)) return "from or to is NULL";
-    const sgl_dtype dtype = (sgl_dtype)x->dtype;
-    const int64_t bytes_from = sglcore_dtype_bytes(dtype, e.from), bytes_to = sglcore_dtype_bytes(dtype, e.to);
-    if (!overlap(x->from, bytes_from, x->to, bytes_to)) return NULL;
-    const char *large = e.from > e.to ? x->from : x->to, *small = e.from > e.to ? x->to : x->from;
-    if (e.own < 0 || small != large + sglcore_dtype_bytes(dtype, e.own)) return "from and to overlap";
-    return NULL;
+    return x->member_count != 0 ? fault_of_members(x, ranks, place) : fault_of_ranges(x, ranks, place);
 }
 
 sgl_status sglcomm_check_exchange(sglcore_env *env, const char *group, int count, int place,
@@ -213,7 +239,14 @@ uint64_t sglcomm_signature(const sglexec_group *group, const sglexec_exchange *x
     if (x->kind == SGLEXEC_BARRIER) return SGLEXEC_BARRIER;
     int64_t facts[5] = { pair ? SGLEXEC_SEND : x->kind, x->dtype, reduces ? x->reduction : 0,
                          x->kind == SGLEXEC_BROADCAST ? x->peer : 0, 0 };
-    if (uneven) {
+    if (x->member_count > 0) {
+        for (int i = 0; i < x->member_count; i++) {
+            const uint64_t counts =
+                sglcore_hash_bytes(x->members[i].counts, (size_t)group->count * sizeof(int64_t)).low;
+            facts[4] = (int64_t)((uint64_t)facts[4] * UINT64_C(0x9E3779B97F4A7C15) + counts);
+        }
+        facts[3] = x->member_count;
+    } else if (uneven) {
         /* Equal counts mean the same, written out or not. */
         bool even = true;
         for (int i = 1; i < group->count; i++) even = even && x->counts[i] == x->counts[0];

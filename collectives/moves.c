@@ -4,7 +4,8 @@
  * go in pairs: rank r sends to r + 1, r + 2, ..., so that each rank receives from one at a time; reductions are a part for each
  * rank, sent to it by all, added there in the group's order; all_reduce is that and a gather, a large broadcast parts and a
  * gather. Small ones go by doubling (Bruck et al., "Efficient algorithms for all-to-all communications", 1997): every rank has
- * everything after log2(n) rounds, and reduces it in the same order, so that the way changes no bit.
+ * everything after log2(n) rounds, and reduces it in the same order, so that the way changes no bit. Of an exchange of many the
+ * rows of the first member come first, then those of the second: one exchange of that many parts, each where it lies.
  * Odd invariant: pieces are ordered by row, then by distance; the first that is not done anywhere is in its sender's window
  * and in its receiver's, so windows never wait for each other in a ring. */
 #include <string.h>
@@ -25,6 +26,28 @@ static void lay_parts(int64_t *at, int64_t count, int places, int64_t size)
 {
     at[0] = 0;
     for (int p = 0; p < places; p++) at[p + 1] = at[p] + (count / places + (p < count % places)) * size;
+}
+
+/* ---- members: an exchange by itself is one ---------------------------------------------------------------------------- */
+
+static int members_of(const sglexec_exchange *x) { return x->member_count > 0 ? x->member_count : 1; }
+
+static sglexec_member member_of(const sglexec_exchange *x, int member)
+{
+    return x->member_count > 0 ? x->members[member] : (sglexec_member){ x->from, x->to, x->counts };
+}
+
+/* Bytes of the member's part of a place, and of those before it. */
+static int64_t part_bytes(const sglexec_exchange *x, const sglexec_member *m, int place)
+{
+    return (m->counts ? m->counts[place] : x->count) * size_of(x);
+}
+
+static int64_t bytes_before(const sglexec_exchange *x, const sglexec_member *m, int place)
+{
+    int64_t bytes = 0;
+    for (int p = 0; p < place; p++) bytes += part_bytes(x, m, p);
+    return bytes;
 }
 
 static void copy(void *to, const void *from, int64_t bytes)
@@ -48,11 +71,29 @@ static void reduce_blocks(sglexec_group *g)
     sglcomm_reduce((sgl_dtype)x->dtype, (sglexec_reduction)x->reduction, x->to, g->sources, g->count, x->count);
 }
 
+/* A block has the parts of all members, one behind another. */
 static void gather_blocks(sglexec_group *g)
 {
-    for (int p = 0; p < g->count; p++)
-        copy((char *)g->run.exchange.to + g->in_at[p], g->staging + block_at(g, (p - g->place + g->count) % g->count),
-             g->in_at[p + 1] - g->in_at[p]);
+    const sglexec_exchange *x = &g->run.exchange;
+    for (int p = 0; p < g->count; p++) {
+        const unsigned char *block = g->staging + block_at(g, (p - g->place + g->count) % g->count);
+        for (int i = 0; i < members_of(x); i++) {
+            const sglexec_member m = member_of(x, i);
+            copy((char *)m.to + bytes_before(x, &m, p), block, part_bytes(x, &m, p));
+            block += part_bytes(x, &m, p);
+        }
+    }
+}
+
+static void fill_block(sglexec_group *g)
+{
+    const sglexec_exchange *x = &g->run.exchange;
+    unsigned char *block = g->staging;
+    for (int i = 0; i < members_of(x); i++) {
+        const sglexec_member m = member_of(x, i);
+        copy(block, m.from, part_bytes(x, &m, g->place));
+        block += part_bytes(x, &m, g->place);
+    }
 }
 
 static bool next_block(sglexec_group *g, bool out, sglcomm_piece *piece)
@@ -111,13 +152,36 @@ static unsigned char *slot_of(const sglexec_group *g, int64_t row, int place)
     return g->staging + ((row & 1) * (g->count - 1) + distance - 1) * g->piece_bytes;
 }
 
-static bool next_pair(sglexec_group *g, bool out, sglcomm_piece *piece)
+/* Gathers and what is handed out in parts: the member whose rows come next out of this rank, or into it. */
+static void enter_member(sglexec_group *g, bool out)
+{
+    sglcomm_run *run = &g->run;
+    const sglexec_exchange *x = &run->exchange;
+    const sglexec_member m = member_of(x, out ? run->out.member : run->in.member);
+    const bool gathers = x->kind == SGLEXEC_ALL_GATHER;
+    int64_t *at = out ? g->out_at : g->in_at;
+    lay_counts(at, m.counts, x->count, g->count, size_of(x));
+    const int64_t own = at[g->place + 1] - at[g->place];
+    if (out) {
+        run->now.out = gathers ? (unsigned char *)m.to + at[g->place] : (unsigned char *)(uintptr_t)m.from;
+        run->now.out_alike = gathers ? own : -1;
+        run->now.rows_out = rows_of(g, true);
+    } else {
+        run->now.in = m.to;
+        run->now.in_alike = gathers ? -1 : own;
+        run->now.rows_in = rows_of(g, false);
+    }
+}
+
+/* The next piece of the member at hand. */
+static bool next_of_member(sglexec_group *g, bool out, sglcomm_piece *piece)
 {
     sglcomm_run *run = &g->run;
     sglcomm_window *w = out ? &run->out : &run->in;
     const sglcomm_phase *phase = &run->now;
     while (w->row < (out ? phase->rows_out : phase->rows_in)) {
-        if (!out && phase->reduces && w->row >= run->rows_in + 2) return false; /* its slots are not free yet */
+        const int64_t row = w->rows_before + w->row;
+        if (!out && phase->reduces && row >= run->rows_in + 2) return false; /* its slots are not free yet */
         while (++w->step < g->count) {
             const int other = (g->place + (out ? w->step : g->count - w->step)) % g->count;
             int64_t at;
@@ -125,10 +189,12 @@ static bool next_pair(sglexec_group *g, bool out, sglcomm_piece *piece)
             const int64_t bytes = part_of(g, out, other, &at), before = w->row * g->piece_bytes;
             if (w->row > 0 && before >= bytes) continue;
             piece->place = other;
-            piece->row = w->row;
+            piece->row = row;
+            piece->member = w->member;
+            piece->before = before;
             piece->bytes = bytes - before < g->piece_bytes ? bytes - before : g->piece_bytes;
             piece->data =
-                !out && phase->reduces ? slot_of(g, w->row, other) : (out ? phase->out : phase->in) + at + before;
+                !out && phase->reduces ? slot_of(g, row, other) : (out ? phase->out : phase->in) + at + before;
             return true;
         }
         w->row++;
@@ -138,14 +204,33 @@ static bool next_pair(sglexec_group *g, bool out, sglcomm_piece *piece)
     return false;
 }
 
-static void reduce_row(sglexec_group *g, int64_t row, int64_t bytes)
+static bool next_pair(sglexec_group *g, bool out, sglcomm_piece *piece)
+{
+    sglcomm_window *w = out ? &g->run.out : &g->run.in;
+    while (!next_of_member(g, out, piece)) {
+        if (!w->over || w->member + 1 == members_of(&g->run.exchange)) return false;
+        w->over = false;
+        w->rows_before += w->row;
+        w->row = 0;
+        w->step = 0;
+        w->member++;
+        enter_member(g, out);
+    }
+    return true;
+}
+
+/* The row of which the last piece has come. */
+static void reduce_row(sglexec_group *g, const sglcomm_piece *last)
 {
     const sglexec_exchange *x = &g->run.exchange;
-    const int64_t before = row * g->piece_bytes;
+    const sglexec_member m = member_of(x, last->member);
+    const bool in_all = x->kind == SGLEXEC_ALL_REDUCE; /* the parts of which are no counts */
+    const int64_t own = in_all ? g->out_at[g->place] : bytes_before(x, &m, g->place);
+    unsigned char *to = in_all ? g->run.now.in : m.to;
     for (int p = 0; p < g->count; p++)
-        g->sources[p] = p == g->place ? g->run.now.out + g->out_at[p] + before : slot_of(g, row, p);
-    sglcomm_reduce((sgl_dtype)x->dtype, (sglexec_reduction)x->reduction, g->run.now.in + before, g->sources, g->count,
-                   bytes / size_of(x));
+        g->sources[p] = p == g->place ? (const unsigned char *)m.from + own + last->before : slot_of(g, last->row, p);
+    sglcomm_reduce((sgl_dtype)x->dtype, (sglexec_reduction)x->reduction, to + last->before, g->sources, g->count,
+                   last->bytes / size_of(x));
 }
 
 bool sglcomm_moves_next(sglexec_group *group, bool out, sglcomm_piece *piece)
@@ -159,7 +244,7 @@ void sglcomm_moves_came(sglexec_group *group, const sglcomm_piece *piece)
     if (group->run.now.doubling) {
         group->run.rows_in++;
     } else if (group->run.now.reduces && last) {
-        reduce_row(group, piece->row, piece->bytes);
+        reduce_row(group, piece);
         group->run.rows_in++;
     }
 }
@@ -181,11 +266,17 @@ static bool lay(sglexec_group *g)
         lay_parts(g->out_at, x->count, n, size);
         lay_parts(g->in_at, x->count, n, size);
         return false;
-    case SGLEXEC_REDUCE_SCATTER:
-        lay_counts(g->out_at, x->counts, x->count, n, size);
-        lay_counts(g->in_at, x->counts, x->count, n, size);
-        return false;
-    case SGLEXEC_ALL_GATHER: lay_counts(g->in_at, x->counts, x->count, n, size); return g->in_at[n] <= SGLCOMM_SMALL;
+    case SGLEXEC_REDUCE_SCATTER: return false; /* member by member */
+    case SGLEXEC_ALL_GATHER:
+        g->in_at[0] = 0;
+        for (int p = 0; p < n; p++) {
+            g->in_at[p + 1] = g->in_at[p];
+            for (int i = 0; i < members_of(x); i++) {
+                const sglexec_member m = member_of(x, i);
+                g->in_at[p + 1] += part_bytes(x, &m, p);
+            }
+        }
+        return g->in_at[n] <= SGLCOMM_SMALL;
     case SGLEXEC_ALL_TO_ALL:
         lay_counts(g->out_at, x->counts, x->count, n, size);
         lay_counts(g->in_at, x->counts_in, x->count, n, size);
@@ -198,49 +289,65 @@ static bool lay(sglexec_group *g)
     }
 }
 
+static int64_t own_in(const sglexec_group *g) { return g->in_at[g->place + 1] - g->in_at[g->place]; }
+
+/* Own parts, and what a group of one rank is given. */
+static void copy_members(sglexec_group *g)
+{
+    const sglexec_exchange *x = &g->run.exchange;
+    for (int i = 0; i < members_of(x); i++) {
+        const sglexec_member m = member_of(x, i);
+        copy((char *)m.to + bytes_before(x, &m, g->place), m.from, part_bytes(x, &m, g->place));
+    }
+}
+
 void sglcomm_moves_begin(sglexec_group *g)
 {
     sglcomm_run *run = &g->run;
     const sglexec_exchange *x = &run->exchange;
     const bool small = lay(g), all = x->kind == SGLEXEC_ALL_REDUCE || x->kind == SGLEXEC_ALL_GATHER;
-    const int64_t *in_at = g->in_at, own = in_at[g->place + 1] - in_at[g->place];
-    char *to = x->to;
     run->now.doubling = small && (all || x->kind == SGLEXEC_BARRIER);
     run->phases = !small && (x->kind == SGLEXEC_ALL_REDUCE || x->kind == SGLEXEC_BROADCAST) ? 2 : 1;
-    if (run->now.doubling)
-        copy(g->staging, x->from, own);
-    else if (x->kind == SGLEXEC_ALL_GATHER)
-        copy(to + in_at[g->place], x->from, own);
+    if (run->now.doubling && x->kind == SGLEXEC_ALL_GATHER)
+        fill_block(g);
+    else if (run->now.doubling)
+        copy(g->staging, x->from, own_in(g));
+    else if (x->kind == SGLEXEC_ALL_GATHER || (g->count == 1 && x->kind == SGLEXEC_REDUCE_SCATTER))
+        copy_members(g);
     else if (x->kind == SGLEXEC_ALL_TO_ALL)
-        copy(to + in_at[g->place], (const char *)x->from + g->out_at[g->place], own);
+        copy((char *)x->to + g->in_at[g->place], (const char *)x->from + g->out_at[g->place], own_in(g));
     else if (x->kind == SGLEXEC_BROADCAST && x->peer == g->place)
-        copy(to, x->from, in_at[g->count]);
-    else if (g->count == 1 && (x->kind == SGLEXEC_ALL_REDUCE || x->kind == SGLEXEC_REDUCE_SCATTER))
-        copy(to, x->from, own);
+        copy(x->to, x->from, g->in_at[g->count]);
+    else if (g->count == 1 && x->kind == SGLEXEC_ALL_REDUCE)
+        copy(x->to, x->from, own_in(g));
 }
 
 void sglcomm_moves_phase(sglexec_group *g)
 {
     sglcomm_run *run = &g->run;
     const sglexec_exchange *x = &run->exchange;
-    const int64_t own = g->in_at[g->place + 1] - g->in_at[g->place];
     const bool again = run->phase == 1; /* the second: a gather of parts that lie in `to` */
     sglcomm_phase *now = &run->now;
     run->rows_in = 0;
     if (now->doubling) return;
     *now = (sglcomm_phase){ .only_to = -1, .only_from = -1, .deaf = -1, .out_alike = -1, .in_alike = -1, .in = x->to };
+    if (x->kind == SGLEXEC_REDUCE_SCATTER || x->kind == SGLEXEC_ALL_GATHER) {
+        now->reduces = x->kind == SGLEXEC_REDUCE_SCATTER;
+        enter_member(g, true);
+        enter_member(g, false);
+        return;
+    }
+    const int64_t own = own_in(g);
     now->out = again ? (unsigned char *)x->to : (unsigned char *)(uintptr_t)x->from;
     switch (x->kind) {
     case SGLEXEC_ALL_REDUCE:
-    case SGLEXEC_REDUCE_SCATTER:
-    case SGLEXEC_ALL_GATHER:
-        if (again || x->kind == SGLEXEC_ALL_GATHER) {
-            now->out = now->in + g->in_at[g->place];
+        now->in += again ? 0 : g->in_at[g->place];
+        if (again) {
+            now->out += g->in_at[g->place];
             now->out_alike = own;
         } else {
             now->reduces = true;
             now->in_alike = own;
-            if (x->kind == SGLEXEC_ALL_REDUCE) now->in += g->in_at[g->place];
         }
         break;
     case SGLEXEC_BROADCAST:

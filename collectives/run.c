@@ -284,8 +284,8 @@ static void enter_phase(sglexec_group *g)
     sglcomm_run *run = &g->run;
     sglcomm_window *windows[] = { &run->out, &run->in };
     for (int i = 0; i < 2; i++) {
-        windows[i]->first = windows[i]->count = windows[i]->step = 0;
-        windows[i]->row = 0;
+        windows[i]->first = windows[i]->count = windows[i]->step = windows[i]->member = 0;
+        windows[i]->row = windows[i]->rows_before = 0;
         windows[i]->over = false;
     }
     run->chained = false;

@@ -97,6 +97,11 @@ static sgl_status self_group_make(sglexec_comm *whole, const char *name, const i
     return SGL_OK;
 }
 
+static void move(void *to, const void *from, int64_t count, sgl_dtype dtype)
+{
+    if (count > 0 && from != to) memmove(to, from, (size_t)sglcore_dtype_bytes(dtype, count));
+}
+
 static sgl_status self_start(sglexec_group *started, const sglexec_exchange *x, void *stream, uint32_t *ticket)
 {
     self_group *group = group_of(started);
@@ -109,7 +114,9 @@ static sgl_status self_start(sglexec_group *started, const sglexec_exchange *x, 
     const bool counted =
         x->kind == SGLEXEC_REDUCE_SCATTER || x->kind == SGLEXEC_ALL_GATHER || x->kind == SGLEXEC_ALL_TO_ALL;
     const int64_t count = x->kind == SGLEXEC_BARRIER ? 0 : counted && x->counts ? x->counts[0] : x->count;
-    if (count > 0 && x->from != x->to) memmove(x->to, x->from, (size_t)sglcore_dtype_bytes((sgl_dtype)x->dtype, count));
+    for (int i = 0; i < x->member_count; i++)
+        move(x->members[i].to, x->members[i].from, x->members[i].counts[0], (sgl_dtype)x->dtype);
+    if (x->member_count == 0) move(x->to, x->from, count, (sgl_dtype)x->dtype);
     *ticket = ++group->started;
     return SGL_OK;
 }

@@ -121,13 +121,14 @@ static void add(interp_tensor *sum, const interp_tensor *term)
     }
 }
 
-static void reduce(const interp_rank *r, const interp_call *call, sglplan_axes axes, interp_tensor *result)
+/* Of argument i of all. */
+static void reduce(const interp_rank *r, const interp_call *call, uint32_t i, sglplan_axes axes, interp_tensor *result)
 {
     const sglplan *plan = r->world->plan;
     bool most = call->node->op == SGLIR_OP_ALL_MAX;
     for (int64_t place = 0; place < sglplan_group_size(plan, axes); place++) {
         int64_t member = sglplan_group_member(plan, axes, r->rank, place);
-        const interp_tensor *theirs = r->world->calls[member]->args[0];
+        const interp_tensor *theirs = r->world->calls[member]->args[i];
         for (int64_t e = 0; e < result->count && most; e++) {
             double value = interp_get(theirs, e), have = interp_get(result, e);
             if (place == 0 || value > have || value != value) interp_set(result, e, value);
@@ -137,26 +138,26 @@ static void reduce(const interp_rank *r, const interp_call *call, sglplan_axes a
 }
 
 /* Rows of all, one behind another. */
-static void gather(const interp_rank *r, sglplan_axes axes, interp_tensor *result)
+static void gather(const interp_rank *r, uint32_t i, sglplan_axes axes, interp_tensor *result)
 {
     const sglplan *plan = r->world->plan;
     int64_t at = 0;
     for (int64_t place = 0; place < sglplan_group_size(plan, axes); place++) {
-        const interp_tensor *theirs = r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->args[0];
+        const interp_tensor *theirs = r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->args[i];
         for (int64_t e = 0; e < theirs->count && at < result->count; e++, at++) interp_move(result, at, theirs, e);
     }
 }
 
 /* The rows of this rank of a sum, behind those of the ranks before it. */
-static void scatter(const interp_rank *r, const interp_call *call, sglplan_axes axes, interp_tensor *result)
+static void scatter(const interp_rank *r, const interp_call *call, uint32_t i, sglplan_axes axes, interp_tensor *result)
 {
     const sglplan *plan = r->world->plan;
-    const interp_tensor *x = call->args[0];
+    const interp_tensor *x = call->args[i];
     interp_tensor sum = interp_tensor_new(x->dtype, x->rank, x->dims);
     int64_t row = x->dims[0] ? x->count / x->dims[0] : 0, before = 0;
-    reduce(r, call, axes, &sum);
+    reduce(r, call, i, axes, &sum);
     for (int64_t place = 0; place < sglplan_group_place(plan, axes, r->rank); place++)
-        before += r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->results[0].count;
+        before += r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->results[i].count;
     for (int64_t e = 0; e < result->count && before + e < x->dims[0] * row; e++)
         interp_move(result, e, &sum, before + e);
     interp_tensor_free(&sum);
@@ -196,10 +197,16 @@ static bool exchange(const interp_rank *r, const interp_call *call)
     bool same = same_exchange(r, call, axes); /* all ranks find the same */
     switch (same ? call->node->op : SGLIR_OP_COUNT) {
     case SGLIR_OP_COUNT: break;
-    case SGLIR_OP_ALL_GATHER: gather(r, axes, &call->results[0]); break;
+    case SGLIR_OP_ALL_GATHER:
+    case SGLIR_OP_ALL_GATHER_EACH:
+        for (uint32_t i = 0; i < call->node->arg_count; i++) gather(r, i, axes, &call->results[i]);
+        break;
     case SGLIR_OP_ALL_TO_ALL: all_to_all(r, call, axes, &call->results[0]); break;
-    case SGLIR_OP_REDUCE_SCATTER: scatter(r, call, axes, &call->results[0]); break;
-    default: reduce(r, call, axes, &call->results[0]); break;
+    case SGLIR_OP_REDUCE_SCATTER:
+    case SGLIR_OP_REDUCE_SCATTER_EACH:
+        for (uint32_t i = 0; i < call->node->arg_count; i++) scatter(r, call, i, axes, &call->results[i]);
+        break;
+    default: reduce(r, call, 0, axes, &call->results[0]); break;
     }
     meet(r, axes); /* nobody's call goes before all have read it */
     if (same) return true;

@@ -179,12 +179,13 @@ static void sweep(void)
     }
 }
 
-/* The first message that the receive may take: in order within a channel, so one that is not due stops those behind it. */
-static void match(posted *p)
+/* The first message that the receive may take: in order within a channel, so one that is not due stops those behind it. All
+ * receives are asked at one time, or a later one would take what an earlier one has just been refused. */
+static void match(posted *p, int64_t now)
 {
     for (message *m = world.messages; m; m = m->next) {
         if (m->taken || m->to != p->to || m->channel != p->channel || (p->from >= 0 && m->from != p->from)) continue;
-        if (m->due_ns > now_ns()) {
+        if (m->due_ns > now) {
             if (p->from >= 0) return;
             continue;
         }
@@ -219,8 +220,9 @@ static bool loop_test(void *link, sglcomm_request *request, bool *done, size_t *
         if (m && *done) m->sender_knows = true;
     } else {
         posted *own = (posted *)(uintptr_t)request->words[1];
+        const int64_t now = now_ns();
         for (posted *p = world.receives; p && !world.frozen[rank]; p = p->next)
-            if (p->to == rank && !p->done) match(p);
+            if (p->to == rank && !p->done) match(p, now);
         *done = own->done;
         *bytes = own->bytes;
         good = !own->too_long;

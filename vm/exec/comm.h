@@ -37,6 +37,13 @@ typedef enum sglexec_exchange_kind {
 
 typedef enum sglexec_reduction { SGLEXEC_SUM, SGLEXEC_MAX, SGLEXEC_MIN, SGLEXEC_REDUCTION_COUNT } sglexec_reduction;
 
+/* Of an exchange of many: from, to and counts as of one that is by itself. */
+typedef struct sglexec_member {
+    const void *from;
+    void *to;
+    const int64_t *counts; /* per place in the group */
+} sglexec_member;
+
 typedef struct sglexec_exchange {
     uint8_t kind;                      /* sglexec_exchange_kind */
     uint8_t reduction;                 /* sglexec_reduction */
@@ -46,6 +53,9 @@ typedef struct sglexec_exchange {
     const int64_t *counts, *counts_in; /* per place in the group; NULL: `count` for each; live as from and to do */
     const void *from;
     void *to;
+    /* REDUCE_SCATTER, ALL_GATHER: so many at once, in place of from, to and counts; the list lives as these do. 0: one */
+    const sglexec_member *members;
+    int member_count;
     uint64_t number;   /* how manieth of this rank's program, over all steps: what heartbeats tell */
     const char *label; /* "all_reduce of blocks.0.attn.wq, llama.lua:42"; lives as from and to do */
 } sglexec_exchange;

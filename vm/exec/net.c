@@ -34,9 +34,11 @@ typedef struct route {
     sglexec_group *group;
     sglexec_exchange exchange; /* without places and number */
     const int64_t *parts;      /* elements of each rank's part of what is whole, alike on all of them; NULL: of none */
-    char number[8];            /* of COORDINATE and SHARE */
-    uint32_t ticket;           /* of the one under way */
-    bool waits_later;          /* a WAIT of the program does */
+    sglexec_member
+        *members;     /* of an exchange of many: as many as it has arguments, with places while it is under way */
+    char number[8];   /* of COORDINATE and SHARE */
+    uint32_t ticket;  /* of the one under way */
+    bool waits_later; /* a WAIT of the program does */
     bool under_way;
 } route;
 
@@ -169,12 +171,10 @@ static sgl_status make_label(sglexec_exchanges *e, const sglexec_instruction *i,
 }
 
 /* Elements of each rank's part of `whole` along dim, of which this rank has `own`; what is before dim counts once. */
-static sgl_status make_parts(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *whole,
-                             const sglexec_operand *own, int dim, route *r)
+static sgl_status fill_parts(sglexec_exchanges *e, const sglexec_operand *whole, const sglexec_operand *own, int dim,
+                             int64_t unit, const route *r, int64_t *counts)
 {
-    const int64_t size = sglplan_group_size(&e->plan, r->axes), unit = sglexec_attr_int(e->program, i, "unit");
-    int64_t *counts = sglcore_arena_alloc(&e->arena, (size_t)size * sizeof *counts);
-    if (!counts) return SGL_OUT_OF_MEMORY;
+    const int64_t size = sglplan_group_size(&e->plan, r->axes);
     for (int64_t place = 0; place < size; place++) {
         const int64_t member = sglplan_group_member(&e->plan, r->axes, e->rank, place);
         const int64_t rows = sglplan_part_along(&e->plan, r->axes, member, whole->dims[dim], unit).size;
@@ -183,7 +183,39 @@ static sgl_status make_parts(sglexec_exchanges *e, const sglexec_instruction *i,
             return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: this rank's part has %lld rows, not %lld",
                                 r->exchange.label, (long long)own->dims[dim], (long long)rows);
     }
+    return SGL_OK;
+}
+
+static sgl_status make_parts(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *whole,
+                             const sglexec_operand *own, int dim, route *r)
+{
+    const int64_t size = sglplan_group_size(&e->plan, r->axes);
+    int64_t *counts = sglcore_arena_alloc(&e->arena, (size_t)size * sizeof *counts);
+    if (!counts) return SGL_OUT_OF_MEMORY;
     r->parts = r->exchange.counts = counts;
+    return fill_parts(e, whole, own, dim, sglexec_attr_int(e->program, i, "unit"), r, counts);
+}
+
+/* A member for each argument, and the counts of all, one list behind another. */
+static sgl_status make_members(sglexec_exchanges *e, const sglexec_instruction *i, bool gathers, route *r)
+{
+    const int64_t size = sglplan_group_size(&e->plan, r->axes);
+    const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + i->arg_count;
+    int count;
+    const int64_t *units = sglexec_attr_ints(e->program, i, "units", &count);
+    int64_t *counts = sglcore_arena_alloc(&e->arena, (size_t)size * i->arg_count * sizeof *counts);
+    r->members = sglcore_arena_alloc(&e->arena, i->arg_count * sizeof *r->members);
+    if (!counts || !r->members) return SGL_OUT_OF_MEMORY;
+    for (uint32_t m = 0; m < i->arg_count; m++) {
+        int64_t *own = counts + (int64_t)m * size;
+        SGLCORE_TRY(fill_parts(e, gathers ? to + m : from + m, gathers ? from + m : to + m, 0, units[m], r, own));
+        r->members[m].counts = own;
+    }
+    r->parts = counts;
+    r->exchange.kind = gathers ? SGLEXEC_ALL_GATHER : SGLEXEC_REDUCE_SCATTER;
+    r->exchange.count = 0;
+    r->exchange.members = r->members;
+    r->exchange.member_count = (int)i->arg_count;
     return SGL_OK;
 }
 
@@ -207,9 +239,16 @@ static sgl_status make_all_to_all(sglexec_exchanges *e, const sglexec_instructio
     return SGL_OK;
 }
 
-static void need_staging(sglexec_exchanges *e, const sglexec_operand *o)
+static int64_t bytes_of(const sglexec_operand *o)
 {
-    const int64_t bytes = sglcore_dtype_bytes((sgl_dtype)o->dtype, elements_of(o, 0));
+    return sglcore_dtype_bytes((sgl_dtype)o->dtype, elements_of(o, 0));
+}
+
+/* For so many operands, one behind another. */
+static void need_staging(sglexec_exchanges *e, const sglexec_operand *o, uint32_t count)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) bytes += bytes_of(o + i);
     if (bytes > e->staging_bytes) e->staging_bytes = bytes;
 }
 
@@ -225,7 +264,7 @@ static sgl_status lay_pair(sglexec_exchanges *e, const sglexec_instruction *i, r
                                       .dtype = o->dtype,
                                       .count = elements_of(o, 0),
                                       .peer = (int)sglexec_attr_int(e->program, i, sends ? "to" : "from") };
-    need_staging(e, o);
+    need_staging(e, o, 1);
     SGLCORE_TRY(make_label(e, i, &r->exchange.label));
     const int64_t size = sglplan_group_size(&e->plan, r->axes), own = sglplan_group_place(&e->plan, r->axes, e->rank);
     if (r->exchange.peer < size && r->exchange.peer != own) return SGL_OK;
@@ -246,17 +285,19 @@ static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
     if (i->op == SGLIR_OP_WAIT) e->routes[i->begun].waits_later = e->in_place;
     if (!(sglir_ops[i->op].flags & SGLIR_EXCHANGE)) return SGL_OK;
     if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE) return lay_pair(e, i, r);
-    const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + 1;
+    const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + i->arg_count;
     r->axes = (sglplan_axes)sglexec_attr_int(e->program, i, "axes");
     r->exchange = (sglexec_exchange){ .dtype = from->dtype, .count = elements_of(from, 0) };
     SGLCORE_TRY(make_label(e, i, &r->exchange.label));
-    need_staging(e, from);
-    need_staging(e, to);
+    need_staging(e, from, i->arg_count);
+    need_staging(e, to, i->result_count);
     switch (i->op) {
     case SGLIR_OP_ALL_MAX: r->exchange.reduction = SGLEXEC_MAX; return SGL_OK;
     case SGLIR_OP_ALL_REDUCE: return SGL_OK;
     case SGLIR_OP_REDUCE_SCATTER: r->exchange.kind = SGLEXEC_REDUCE_SCATTER; return make_parts(e, i, from, to, 0, r);
     case SGLIR_OP_ALL_GATHER: r->exchange.kind = SGLEXEC_ALL_GATHER; return make_parts(e, i, to, from, 0, r);
+    case SGLIR_OP_REDUCE_SCATTER_EACH: return make_members(e, i, false, r);
+    case SGLIR_OP_ALL_GATHER_EACH: return make_members(e, i, true, r);
     case SGLIR_OP_ALL_TO_ALL: return make_all_to_all(e, i, from, to, r);
     default: return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: no exchange that a program runs", r->exchange.label);
     }
@@ -364,21 +405,57 @@ sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *e)
 
 /* ---- replay ---------------------------------------------------------------------------------------------------------- */
 
-static int64_t bytes_of(const sglexec_operand *o)
+/* What an instruction sends and receives: operands, one for each member. */
+typedef struct ends {
+    const sglexec_operand *from, *to;
+    uint32_t froms, tos;
+} ends;
+
+static ends ends_of(const sglexec_exchanges *e, const sglexec_instruction *i)
 {
-    return sglcore_dtype_bytes((sgl_dtype)o->dtype, elements_of(o, 0));
+    const sglexec_operand *first = &e->program->operands.data[i->operand_first];
+    return (ends){ first, first + i->arg_count, i->arg_count, i->op == SGLIR_OP_SEND ? 0 : i->result_count };
 }
 
-/* from, to: NULL where nothing is sent, or comes. */
-static sgl_status run_staged(sglexec_exchanges *e, const sglexec_memory *m, const route *r, const sglexec_operand *from,
-                             const sglexec_operand *to)
+static void set_from(route *r, sglexec_exchange *x, uint32_t i, const void *from)
+{
+    if (r->members)
+        r->members[i].from = from;
+    else
+        x->from = from;
+}
+
+static void set_to(route *r, sglexec_exchange *x, uint32_t i, void *to)
+{
+    if (r->members)
+        r->members[i].to = to;
+    else
+        x->to = to;
+}
+
+static sgl_status run_staged(sglexec_exchanges *e, const sglexec_memory *m, route *r, const ends *n)
 {
     sglexec_exchange x = r->exchange;
-    x.from = from ? e->from : NULL;
-    x.to = to ? e->to : NULL;
-    if (from) SGLCORE_TRY(m->ops->read(m->device, m->spaces[from->space], from->offset, e->from, bytes_of(from)));
+    int64_t at = 0;
+    for (uint32_t i = 0; i < n->froms; i++) {
+        const sglexec_operand *from = &n->from[i];
+        set_from(r, &x, i, e->from + at);
+        SGLCORE_TRY(m->ops->read(m->device, m->spaces[from->space], from->offset, e->from + at, bytes_of(from)));
+        at += bytes_of(from);
+    }
+    at = 0;
+    for (uint32_t i = 0; i < n->tos; i++) {
+        set_to(r, &x, i, e->to + at);
+        at += bytes_of(&n->to[i]);
+    }
     SGLCORE_TRY(exchange(e->net, r->group, &x));
-    return to ? m->ops->write(m->device, m->spaces[to->space], to->offset, e->to, bytes_of(to)) : SGL_OK;
+    at = 0;
+    for (uint32_t i = 0; i < n->tos; i++) {
+        const sglexec_operand *to = &n->to[i];
+        SGLCORE_TRY(m->ops->write(m->device, m->spaces[to->space], to->offset, e->to + at, bytes_of(to)));
+        at += bytes_of(to);
+    }
+    return SGL_OK;
 }
 
 /* It is over, come what may: comm.h. */
@@ -408,12 +485,12 @@ sgl_status sglexec_exchanges_run(sglexec_exchanges *e, const sglexec_memory *m, 
     if (r->axes == 0)
         return m->ops->write(m->device, m->spaces[first->space], first->offset, r->number, bytes_of(first));
     SGLCORE_TRY(m->ops->finish(m->device));
-    const sglexec_operand *from = r->exchange.kind == SGLEXEC_RECEIVE ? NULL : first;
-    const sglexec_operand *to = r->exchange.kind == SGLEXEC_SEND ? NULL : from ? first + 1 : first;
-    if (!e->in_place) return run_staged(e, m, r, from, to);
+    const ends all = ends_of(e, i);
+    if (!e->in_place) return run_staged(e, m, r, &all);
     sglexec_exchange x = r->exchange;
-    x.from = from ? (const char *)m->spaces[from->space] + from->offset : NULL;
-    x.to = to ? (char *)m->spaces[to->space] + to->offset : NULL;
+    for (uint32_t k = 0; k < all.froms; k++)
+        set_from(r, &x, k, (const char *)m->spaces[all.from[k].space] + all.from[k].offset);
+    for (uint32_t k = 0; k < all.tos; k++) set_to(r, &x, k, (char *)m->spaces[all.to[k].space] + all.to[k].offset);
     SGLCORE_TRY(begin(e, r, &x));
     return r->waits_later && !at_once && e->under_way < MOST_UNDER_WAY ? SGL_OK : end(e, r);
 }

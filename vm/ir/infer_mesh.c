@@ -54,16 +54,16 @@ static sgl_status axes_of(const sglir_infer *in, unsigned *axes)
     return SGL_OK;
 }
 
-/* The argument's type without the sums over axes that it owes. */
-static sgl_status take_sums(const sglir_infer *in, unsigned axes)
+/* The type of argument i, without the sums over axes that it owes. */
+static sgl_status take_sums(const sglir_infer *in, int i, unsigned axes)
 {
-    const sglir_type *x = sglir_infer_arg(in, 0);
+    const sglir_type *x = sglir_infer_arg(in, i);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if ((axes >> axis & 1) != 0 && (x->partial >> axis & 1) == 0)
             return sglir_infer_fail(in, "the argument owes no sum over %s", sglir_axis_name(axis));
     }
-    in->results[0] = *x;
-    in->results[0].partial = (uint8_t)(x->partial & ~axes);
+    in->results[i] = *x;
+    in->results[i].partial = (uint8_t)(x->partial & ~axes);
     return SGL_OK;
 }
 
@@ -99,7 +99,7 @@ sgl_status sglir_infer_all_reduce(const sglir_infer *in)
 {
     unsigned axes = 0;
     SGLCORE_TRY(axes_of(in, &axes));
-    return take_sums(in, axes);
+    return take_sums(in, 0, axes);
 }
 
 sgl_status sglir_infer_wait(const sglir_infer *in)
@@ -108,18 +108,18 @@ sgl_status sglir_infer_wait(const sglir_infer *in)
     return SGL_OK;
 }
 
-/* The argument's type, whole along dim, over which it is split over all of axes. */
-static sgl_status take_split(const sglir_infer *in, unsigned axes, int64_t dim)
+/* The type of argument i, whole along dim, over which it is split over all of axes. */
+static sgl_status take_split(const sglir_infer *in, int i, unsigned axes, int64_t dim)
 {
-    const sglir_type *x = sglir_infer_arg(in, 0);
-    in->results[0] = *x;
+    const sglir_type *x = sglir_infer_arg(in, i);
+    in->results[i] = *x;
     if (dim < 0 || dim >= x->rank) return sglir_infer_fail(in, "the argument has no dimension %" PRId64, dim);
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if ((axes >> axis & 1) == 0) continue;
         if (x->sharded[axis] != dim)
             return sglir_infer_fail(in, "the argument is not split over %s along dimension %" PRId64,
                                     sglir_axis_name(axis), dim);
-        in->results[0].sharded[axis] = -1;
+        in->results[i].sharded[axis] = -1;
     }
     return SGL_OK;
 }
@@ -129,7 +129,7 @@ sgl_status sglir_infer_all_max(const sglir_infer *in)
     unsigned axes = 0;
     int64_t dim = sglir_infer_int(in, "dim");
     SGLCORE_TRY(axes_of(in, &axes));
-    SGLCORE_TRY(take_split(in, axes, dim));
+    SGLCORE_TRY(take_split(in, 0, axes, dim));
     const sglir_type *x = sglir_infer_arg(in, 0);
     if (x->partial != 0 || x->scaled) return sglir_infer_fail(in, "a maximum is not linear: what is owed comes first");
     if (x->dims[dim] == 1) return SGL_OK;
@@ -137,42 +137,82 @@ sgl_status sglir_infer_all_max(const sglir_infer *in)
                             x->dims[dim], dim);
 }
 
-/* What an extent attribute says of a dimension of the result, with its unit. */
-static sgl_status set_extent(const sglir_infer *in, const char *name, int dim)
+/* What an attribute says of the extent of a dimension of result i, with its unit. */
+static sgl_status set_extent(const sglir_infer *in, int i, int dim, const char *name, int64_t extent, int64_t unit)
 {
-    int64_t extent = sglir_infer_int(in, name), unit = sglir_infer_int(in, "unit");
     if (unit < 1 || extent < 0 || extent % unit != 0)
         return sglir_infer_fail(in, "%s = %" PRId64 " is no multiple of unit = %" PRId64, name, extent, unit);
-    in->results[0].dims[dim] = extent;
+    in->results[i].dims[dim] = extent;
     return SGL_OK;
+}
+
+static sgl_status hand_out(const sglir_infer *in, int i, unsigned axes, const char *name, int64_t own, int64_t unit)
+{
+    const sglir_type *x = sglir_infer_arg(in, i);
+    SGLCORE_TRY(take_sums(in, i, axes));
+    if (x->rank == 0) return sglir_infer_fail(in, "a number cannot be handed out in parts");
+    SGLCORE_TRY(set_extent(in, i, 0, name, own, unit));
+    if (own > x->dims[0]) return sglir_infer_fail(in, "a part of %" PRId64 " of %" PRId64 " rows", own, x->dims[0]);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if ((axes >> axis & 1) != 0) in->results[i].sharded[axis] = 0;
+    }
+    return SGL_OK;
+}
+
+static sgl_status gather(const sglir_infer *in, int i, unsigned axes, const char *name, int64_t extent, int64_t unit)
+{
+    const sglir_type *x = sglir_infer_arg(in, i);
+    SGLCORE_TRY(take_split(in, i, axes, 0));
+    SGLCORE_TRY(set_extent(in, i, 0, name, extent, unit));
+    if (extent >= x->dims[0]) return SGL_OK;
+    return sglir_infer_fail(in, "%" PRId64 " rows of a part, and %" PRId64 " of all", x->dims[0], extent);
 }
 
 sgl_status sglir_infer_reduce_scatter(const sglir_infer *in)
 {
     unsigned axes = 0;
-    const sglir_type *x = sglir_infer_arg(in, 0);
     SGLCORE_TRY(axes_of(in, &axes));
-    SGLCORE_TRY(take_sums(in, axes));
-    if (x->rank == 0) return sglir_infer_fail(in, "a number cannot be handed out in parts");
-    SGLCORE_TRY(set_extent(in, "own", 0));
-    if (in->results[0].dims[0] > x->dims[0])
-        return sglir_infer_fail(in, "a part of %" PRId64 " of %" PRId64 " rows", in->results[0].dims[0], x->dims[0]);
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if ((axes >> axis & 1) != 0) in->results[0].sharded[axis] = 0;
-    }
-    return SGL_OK;
+    return hand_out(in, 0, axes, "own", sglir_infer_int(in, "own"), sglir_infer_int(in, "unit"));
 }
 
 sgl_status sglir_infer_all_gather(const sglir_infer *in)
 {
     unsigned axes = 0;
-    const sglir_type *x = sglir_infer_arg(in, 0);
     SGLCORE_TRY(axes_of(in, &axes));
-    SGLCORE_TRY(take_split(in, axes, 0));
-    SGLCORE_TRY(set_extent(in, "extent", 0));
-    if (in->results[0].dims[0] >= x->dims[0]) return SGL_OK;
-    return sglir_infer_fail(in, "%" PRId64 " rows of a part, and %" PRId64 " of all", x->dims[0],
-                            in->results[0].dims[0]);
+    return gather(in, 0, axes, "extent", sglir_infer_int(in, "extent"), sglir_infer_int(in, "unit"));
+}
+
+/* One entry of both lists for each argument. */
+static sgl_status each_of(const sglir_infer *in, const char *name, const int64_t **extents, const int64_t **units)
+{
+    const sglir_named *extent = sglir_infer_attr(in, name), *unit = sglir_infer_attr(in, "units");
+    if (extent->i != in->arg_count || unit->i != in->arg_count)
+        return sglir_infer_fail(in, "%d entries of %s and %d of units for %d arguments", (int)extent->i, name,
+                                (int)unit->i, in->arg_count);
+    *extents = extent->ints;
+    *units = unit->ints;
+    *in->count = in->arg_count;
+    return sglir_infer_same_dtype(in, 0, in->arg_count - 1);
+}
+
+sgl_status sglir_infer_reduce_scatter_each(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const int64_t *owns, *units;
+    SGLCORE_TRY(axes_of(in, &axes));
+    SGLCORE_TRY(each_of(in, "owns", &owns, &units));
+    for (int i = 0; i < in->arg_count; i++) SGLCORE_TRY(hand_out(in, i, axes, "own", owns[i], units[i]));
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_all_gather_each(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const int64_t *extents, *units;
+    SGLCORE_TRY(axes_of(in, &axes));
+    SGLCORE_TRY(each_of(in, "extents", &extents, &units));
+    for (int i = 0; i < in->arg_count; i++) SGLCORE_TRY(gather(in, i, axes, "extent", extents[i], units[i]));
+    return SGL_OK;
 }
 
 sgl_status sglir_infer_all_to_all(const sglir_infer *in)
@@ -186,8 +226,8 @@ sgl_status sglir_infer_all_to_all(const sglir_infer *in)
                                 "to = %" PRId64 ", and the argument has %d dimensions: it is split along one of the "
                                 "first two, and then along the other one",
                                 to, x->rank);
-    SGLCORE_TRY(take_split(in, axes, 1 - to));
-    SGLCORE_TRY(set_extent(in, "extent", 1));
+    SGLCORE_TRY(take_split(in, 0, axes, 1 - to));
+    SGLCORE_TRY(set_extent(in, 0, 1, "extent", sglir_infer_int(in, "extent"), sglir_infer_int(in, "unit")));
     sglir_type *result = &in->results[0];
     if (x->dims[0] != (to == 1 ? 1 : ranks) || (to == 1 ? result->dims[1] > x->dims[1] : result->dims[1] < x->dims[1]))
         return sglir_infer_fail(in,

@@ -396,6 +396,8 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_ALL_MAX:
     case SGLIR_OP_REDUCE_SCATTER:
     case SGLIR_OP_ALL_GATHER:
+    case SGLIR_OP_REDUCE_SCATTER_EACH:
+    case SGLIR_OP_ALL_GATHER_EACH:
     case SGLIR_OP_SEND:
     case SGLIR_OP_RECEIVE:
     case SGLIR_OP_ALL_TO_ALL:

@@ -43,6 +43,9 @@ typedef struct merger {
     SGLCORE_VEC(item) items;
     SGLCORE_VEC(run) runs;
     SGLCORE_VEC(sglir_id) stack;
+    SGLCORE_VEC(sglir_id) args; /* of one run */
+    SGLCORE_VEC(int64_t) extents;
+    SGLCORE_VEC(int64_t) units;
     sglcore_arena arena;
 } merger;
 
@@ -190,15 +193,48 @@ static sgl_status emit_needs(merger *m, const sglir_node *exchange)
     return sglir_status(m->rewrite.to);
 }
 
+static sgl_status add_member(merger *m, const item *x)
+{
+    sglcore_env *env = m->context->env;
+    const sglir_node *node = node_at(m, x->node);
+    const char *extent = node->op == SGLIR_OP_ALL_GATHER ? "extent" : "own";
+    SGLCORE_TRY(sglcore_vec_push(env, &m->args, m->rewrite.map[sglir_arg(from(m), node, 0)]));
+    SGLCORE_TRY(sglcore_vec_push(env, &m->extents, sglir_attr_int(from(m), node, extent)));
+    return sglcore_vec_push(env, &m->units, sglir_attr_int(from(m), node, "unit"));
+}
+
+static void emit_each(merger *m, const run *r, uint32_t index)
+{
+    sglir_graph *to = m->rewrite.to;
+    const bool gathers = r->op == SGLIR_OP_ALL_GATHER;
+    const int64_t count = m->args.count;
+    const sglir_named attrs[] = { SGLIR_I("axes", r->axes),
+                                  SGLIR_INTS(gathers ? "extents" : "owns", count, m->extents.data),
+                                  SGLIR_INTS("units", count, m->units.data) };
+    sglir_set_origin_made(to, from(m), r->first, m->rewrite.pass);
+    sglir_id made = sglir_emit(to, gathers ? SGLIR_OP_ALL_GATHER_EACH : SGLIR_OP_REDUCE_SCATTER_EACH, m->args.data,
+                               (int)count, attrs, 3, NULL);
+    for (int64_t i = 0; i < m->items.count && sglir_status(to) == SGL_OK; i++) {
+        const sglir_id was = node_at(m, m->items.data[i].node)->out_first;
+        const sglir_whole *whole = sglir_whole_of(from(m), was);
+        if (m->items.data[i].run != index) continue;
+        if (whole) sglir_set_whole(to, made, whole);
+        m->rewrite.map[was] = made++;
+    }
+}
+
 static sgl_status emit_run(merger *m, uint32_t index)
 {
+    m->args.count = m->extents.count = m->units.count = 0;
     for (int64_t i = 0; i < m->items.count; i++)
         if (m->items.data[i].run == index) SGLCORE_TRY(emit_needs(m, node_at(m, m->items.data[i].node)));
     for (int64_t i = 0; i < m->items.count; i++) {
-        if (m->items.data[i].run != index) continue;
-        m->done[m->items.data[i].node] = 1;
-        sglir_copy_node(&m->rewrite, m->items.data[i].node);
+        if (m->items.data[i].run == index) SGLCORE_TRY(add_member(m, &m->items.data[i]));
     }
+    if (m->args.count == 1)
+        sglir_copy_node(&m->rewrite, m->runs.data[index].first);
+    else
+        emit_each(m, &m->runs.data[index], index);
     return sglir_status(m->rewrite.to);
 }
 
@@ -259,6 +295,9 @@ sgl_status sglpass_collect_parts(const sglpass_context *context, const sglir_gra
     sglcore_vec_free(context->env, &m.items);
     sglcore_vec_free(context->env, &m.runs);
     sglcore_vec_free(context->env, &m.stack);
+    sglcore_vec_free(context->env, &m.args);
+    sglcore_vec_free(context->env, &m.extents);
+    sglcore_vec_free(context->env, &m.units);
     sglcore_arena_free(&m.arena);
     return status;
 }

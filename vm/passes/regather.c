@@ -16,11 +16,13 @@ typedef struct regatherer {
     uint8_t *live, *backward; /* per node */
     uint8_t *steady;       /* per value: a parameter's part, or made of one alone: the same at any time of the step */
     uint8_t *swapped;      /* per value: map has the second whole */
-    sglir_id *gather;      /* per value: the node that gathers it, or that of which it is made alone; SGLIR_NONE */
-    sglir_id *again;       /* per value of those: the second whole, SGLIR_NONE while there is none */
-    int64_t *last_forward; /* per node that gathers: position of its last reader in the forward */
+    sglir_id *whole;       /* per value: what is gathered, of which it is made alone (or it is that); SGLIR_NONE */
+    sglir_id *again;       /* per value of those: the second one, SGLIR_NONE while there is none */
+    int64_t *last_forward; /* per value that is gathered: position of its last reader in the forward */
     int64_t *first_backward;
     SGLCORE_VEC(sglir_id) reads; /* of one node */
+    SGLCORE_VEC(sglir_id) args;  /* of one gather of many */
+    SGLCORE_VEC(int64_t) numbers;
     uint16_t epoch;
     bool changed;
     sglcore_arena arena;
@@ -63,11 +65,16 @@ static bool is_kept(const regatherer *r, const sglir_node *node)
     return node->op == SGLIR_OP_INPUT && sglir_attr_int(from(r), node, "role") != SGL_FEED;
 }
 
+static bool is_gather(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_ALL_GATHER || node->op == SGLIR_OP_ALL_GATHER_EACH;
+}
+
 static void look_at(regatherer *r, sglir_id id)
 {
     const sglir_node *node = node_at(r, id);
     bool steady = node->arg_count > 0;
-    sglir_id gather = SGLIR_NONE;
+    sglir_id whole = SGLIR_NONE;
     r->backward[id] = sglir_is_made_by(from(r), node, "autodiff");
     find_reads(r, node);
     for (int64_t i = 0; i < r->reads.count; i++) {
@@ -75,21 +82,21 @@ static void look_at(regatherer *r, sglir_id id)
         if (maker != SGLIR_NONE) r->backward[id] |= r->backward[maker];
         steady = steady && r->steady[r->reads.data[i]];
     }
-    if (goes_along(node) && !r->backward[id]) gather = r->gather[sglir_arg(from(r), node, 0)];
-    if (node->op == SGLIR_OP_ALL_GATHER && steady && !r->backward[id]) gather = id;
+    const bool gathers = is_gather(node) && steady && !r->backward[id];
+    if (goes_along(node) && !r->backward[id]) whole = r->whole[sglir_arg(from(r), node, 0)];
     steady = is_kept(r, node) || (goes_along(node) && steady);
     for (uint32_t i = 0; i < node->out_count; i++) {
         r->steady[node->out_first + i] = steady;
-        r->gather[node->out_first + i] = gather;
+        r->whole[node->out_first + i] = gathers ? node->out_first + i : whole;
     }
 }
 
 static void note_reader(regatherer *r, sglir_id value, int64_t position, bool backward)
 {
-    const sglir_id gather = r->gather[value];
-    if (gather == SGLIR_NONE) return;
-    if (!backward) r->last_forward[gather] = position;
-    if (backward && r->first_backward[gather] == NOWHERE) r->first_backward[gather] = position;
+    const sglir_id whole = r->whole[value];
+    if (whole == SGLIR_NONE) return;
+    if (!backward) r->last_forward[whole] = position;
+    if (backward && r->first_backward[whole] == NOWHERE) r->first_backward[whole] = position;
 }
 
 static void find_readers(regatherer *r)
@@ -100,7 +107,7 @@ static void find_readers(regatherer *r)
         const sglir_node *node = node_at(r, id);
         if (!r->live[id]) continue;
         look_at(r, id);
-        if (node->out_count > 0 && r->gather[node->out_first] != SGLIR_NONE) continue; /* it goes along */
+        if (node->out_count > 0 && r->whole[node->out_first] != SGLIR_NONE) continue; /* it goes along */
         for (int64_t i = 0; i < r->reads.count; i++) note_reader(r, r->reads.data[i], n, r->backward[id]);
     }
     for (int64_t i = 0; i < from(r)->outputs.count; i++)
@@ -109,9 +116,9 @@ static void find_readers(regatherer *r)
 
 static bool is_gathered_again(const regatherer *r, sglir_id value)
 {
-    const sglir_id gather = r->gather[value];
-    if (gather == SGLIR_NONE || r->last_forward[gather] == NOWHERE) return false;
-    return r->first_backward[gather] > r->last_forward[gather];
+    const sglir_id whole = r->whole[value];
+    if (whole == SGLIR_NONE || r->last_forward[whole] == NOWHERE) return false;
+    return r->first_backward[whole] > r->last_forward[whole];
 }
 
 /* ---- the new graph ---------------------------------------------------------------------------------------------------- */
@@ -124,26 +131,82 @@ static void swap(regatherer *r, sglir_id value)
     r->swapped[value] = !r->swapped[value];
 }
 
-/* From the gather on, makers first. */
-static void make_again(regatherer *r, sglir_id value)
+static void set_made(regatherer *r, sglir_id of)
 {
-    if (r->again[value] != SGLIR_NONE || r->swapped[value] || r->rewrite.to->status != SGL_OK) return;
     sglir_graph *to = r->rewrite.to;
-    const sglir_id id = sglir_value_at(from(r), value)->node, arg = sglir_arg(from(r), node_at(r, id), 0);
-    const sglir_node *node = node_at(r, id);
-    const bool along = id != r->gather[value];
-    if (along) make_again(r, arg);
-    if (along && !r->swapped[arg]) swap(r, arg);
-    for (uint32_t i = 0; i < node->out_count; i++) swap(r, node->out_first + i);
-    sglir_copy_node(&r->rewrite, id);
-    for (uint32_t i = 0; i < node->out_count; i++) swap(r, node->out_first + i);
-    if (along) swap(r, arg);
     if (to->status != SGL_OK) return;
-    sglir_set_origin_made(to, from(r), id, r->rewrite.pass);
+    sglir_set_origin_made(to, from(r), of, r->rewrite.pass);
     sglir_node *clone = &to->nodes.data[to->nodes.count - 1];
     clone->epoch = r->epoch;
     clone->origin = to->origin;
     r->changed = true;
+}
+
+static void copy_again(regatherer *r, sglir_id id)
+{
+    const sglir_node *node = node_at(r, id);
+    for (uint32_t i = 0; i < node->out_count; i++) swap(r, node->out_first + i);
+    sglir_copy_node(&r->rewrite, id);
+    for (uint32_t i = 0; i < node->out_count; i++) swap(r, node->out_first + i);
+    set_made(r, id);
+}
+
+/* Of a gather of many, those that the backward wants. */
+static sgl_status list_some(regatherer *r, const sglir_node *node)
+{
+    sglcore_env *env = r->context->env;
+    static const char *const lists[] = { "extents", "units" };
+    r->args.count = r->numbers.count = 0;
+    for (int l = 0; l < 2; l++) {
+        int count;
+        const int64_t *numbers = sglir_attr_ints(from(r), node, lists[l], &count);
+        for (uint32_t i = 0; i < node->arg_count; i++) {
+            if (!is_gathered_again(r, node->out_first + i)) continue;
+            SGLCORE_TRY(sglcore_vec_push(env, &r->numbers, numbers[i]));
+            if (l == 0) SGLCORE_TRY(sglcore_vec_push(env, &r->args, r->rewrite.map[sglir_arg(from(r), node, i)]));
+        }
+    }
+    return SGL_OK;
+}
+
+static sgl_status gather_some(regatherer *r, sglir_id id)
+{
+    sglir_graph *to = r->rewrite.to;
+    const sglir_node *node = node_at(r, id);
+    SGLCORE_TRY(list_some(r, node));
+    const int64_t some = r->args.count, *numbers = r->numbers.data;
+    const sglir_named axes = SGLIR_I("axes", sglir_attr_int(from(r), node, "axes"));
+    const sglir_named each[] = { axes, SGLIR_INTS("extents", some, numbers),
+                                 SGLIR_INTS("units", some, numbers + some) };
+    const sglir_named one[] = { axes, SGLIR_I("extent", numbers[0]), SGLIR_I("unit", numbers[some]) };
+    sglir_id made = sglir_emit(to, some > 1 ? SGLIR_OP_ALL_GATHER_EACH : SGLIR_OP_ALL_GATHER, r->args.data, (int)some,
+                               some > 1 ? each : one, 3, NULL);
+    set_made(r, id);
+    for (uint32_t i = 0; i < node->arg_count && sglir_status(to) == SGL_OK; i++) {
+        const sglir_whole *whole = sglir_whole_of(from(r), node->out_first + i);
+        if (!is_gathered_again(r, node->out_first + i)) continue;
+        if (whole) sglir_set_whole(to, made, whole);
+        r->again[node->out_first + i] = made++;
+    }
+    return sglir_status(to);
+}
+
+/* From the gather on, makers first. */
+static void make_again(regatherer *r, sglir_id value)
+{
+    if (r->again[value] != SGLIR_NONE || r->swapped[value] || r->rewrite.to->status != SGL_OK) return;
+    const sglir_id id = sglir_value_at(from(r), value)->node;
+    const sglir_node *node = node_at(r, id);
+    if (node->op == SGLIR_OP_ALL_GATHER_EACH) {
+        sglir_stick(r->rewrite.to, gather_some(r, id));
+        return;
+    }
+    const sglir_id arg = sglir_arg(from(r), node, 0);
+    const bool along = r->whole[value] != value, swaps = along && !r->swapped[arg];
+    if (along) make_again(r, arg);
+    if (swaps) swap(r, arg);
+    copy_again(r, id);
+    if (swaps) swap(r, arg);
 }
 
 static void write_node(regatherer *r, sglir_id id)
@@ -168,16 +231,18 @@ static sgl_status make_room(regatherer *r)
     r->backward = sglcore_arena_alloc(&r->arena, nodes);
     r->steady = sglcore_arena_alloc(&r->arena, values);
     r->swapped = sglcore_arena_alloc(&r->arena, values);
-    r->gather = sglcore_arena_alloc(&r->arena, values * sizeof *r->gather);
+    r->whole = sglcore_arena_alloc(&r->arena, values * sizeof *r->whole);
     r->again = sglcore_arena_alloc(&r->arena, values * sizeof *r->again);
-    r->last_forward = sglcore_arena_alloc(&r->arena, nodes * sizeof *r->last_forward);
-    r->first_backward = sglcore_arena_alloc(&r->arena, nodes * sizeof *r->first_backward);
-    if (!r->live || !r->backward || !r->steady || !r->swapped || !r->gather || !r->again || !r->last_forward ||
+    r->last_forward = sglcore_arena_alloc(&r->arena, values * sizeof *r->last_forward);
+    r->first_backward = sglcore_arena_alloc(&r->arena, values * sizeof *r->first_backward);
+    if (!r->live || !r->backward || !r->steady || !r->swapped || !r->whole || !r->again || !r->last_forward ||
         !r->first_backward)
         return SGL_OUT_OF_MEMORY;
-    for (int64_t v = 0; v < from(r)->values.count; v++) r->gather[v] = r->again[v] = SGLIR_NONE;
+    for (int64_t v = 0; v < from(r)->values.count; v++) {
+        r->whole[v] = r->again[v] = SGLIR_NONE;
+        r->last_forward[v] = r->first_backward[v] = NOWHERE;
+    }
     for (int64_t n = 0; n < from(r)->nodes.count; n++) {
-        r->last_forward[n] = r->first_backward[n] = NOWHERE;
         if (node_at(r, (sglir_id)n)->epoch >= r->epoch && r->epoch < UINT16_MAX)
             r->epoch = (uint16_t)(node_at(r, (sglir_id)n)->epoch + 1);
     }
@@ -200,6 +265,8 @@ sgl_status sglpass_regather(const sglpass_context *context, const sglir_graph *i
     sgl_status status = sglir_rewrite_end(&r.rewrite, true, out);
     if (status == SGL_OK) sglpass_say(context, in, *out, r.changed);
     sglcore_vec_free(context->env, &r.reads);
+    sglcore_vec_free(context->env, &r.args);
+    sglcore_vec_free(context->env, &r.numbers);
     sglcore_arena_free(&r.arena);
     return status;
 }

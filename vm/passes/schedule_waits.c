@@ -16,11 +16,12 @@ enum { NOWHERE = -1, UNREAD_AHEAD = 2 };
 
 /* An exchange of the region at hand. */
 typedef struct exchange {
-    sglir_id node, wait; /* wait: that stands in the graph already, or SGLIR_NONE */
-    int64_t at;          /* where it stood */
-    int64_t begin, end;  /* before which positions it begins, and is waited for */
-    int64_t first_read;  /* of what it makes */
-    int64_t bytes;       /* that its result takes beside what it is made of; 0: in its place */
+    sglir_id node;
+    int64_t at;         /* where it stood */
+    int64_t begin, end; /* before which positions it begins, and is waited for */
+    int64_t first_read; /* of what it makes */
+    int64_t bytes;      /* that its results take beside what they are made of; 0: in its place */
+    bool unread;
 } exchange;
 
 /* A node that goes before another position than its own. */
@@ -49,7 +50,9 @@ typedef struct timeline {
     int64_t count; /* of positions */
     SGLCORE_VEC(exchange) exchanges;
     SGLCORE_VEC(moved) views;
-    int64_t *bytes; /* live at each position */
+    SGLCORE_VEC(sglir_id) waits; /* that stand in the graph already */
+    SGLCORE_VEC(sglir_id) args;  /* for one node */
+    int64_t *bytes;              /* live at each position */
     int64_t *ahead; /* of results that nobody has read yet, of those that are larger than what they are made of */
     int64_t bound, most_ahead;
 } timeline;
@@ -142,14 +145,27 @@ static void count_live(timeline *t, const sglir_region *region)
     }
 }
 
+static int64_t bytes_made(const placer *p, const sglir_node *node)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < node->out_count; i++) bytes += bytes_of(p, node->out_first + i);
+    return bytes;
+}
+
+static int64_t bytes_read(const placer *p, const sglir_node *node)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < node->arg_count; i++) bytes += bytes_of(p, sglir_arg(from(p), node, i));
+    return bytes;
+}
+
 static void set_bounds(timeline *t)
 {
     int64_t largest = 0;
     for (int64_t n = 0; n < t->count; n++) t->bound = t->bytes[n] > t->bound ? t->bytes[n] : t->bound;
     for (int64_t i = 0; i < t->exchanges.count; i++) {
         const sglir_node *node = node_at(t->p, t->exchanges.data[i].node);
-        const int64_t made = bytes_of(t->p, node->out_first),
-                      read = node->arg_count ? bytes_of(t->p, sglir_arg(from(t->p), node, 0)) : 0;
+        const int64_t made = bytes_made(t->p, node), read = bytes_read(t->p, node);
         largest = made > largest ? made : largest;
         largest = read > largest ? read : largest;
         if (made > read && made > t->most_ahead) t->most_ahead = made;
@@ -202,9 +218,7 @@ static bool dies_here(const timeline *t, sglir_id arg, int64_t at)
 static bool is_larger(const timeline *t, const exchange *x)
 {
     const sglir_node *node = node_at(t->p, x->node);
-    int64_t read = 0;
-    for (uint32_t i = 0; i < node->arg_count; i++) read += bytes_of(t->p, sglir_arg(from(t->p), node, i));
-    return bytes_of(t->p, node->out_first) > read;
+    return bytes_made(t->p, node) > bytes_read(t->p, node);
 }
 
 /* least: where the exchange before it begins, or after what else exchanges. */
@@ -265,7 +279,7 @@ static void place_end(timeline *t, int64_t i)
     exchange *x = &t->exchanges.data[i];
     const sglir_node *node = node_at(t->p, x->node);
     int64_t last = x->first_read, held = 0;
-    if (t->p->first_use[node->out_first] == NOWHERE && i + UNREAD_AHEAD < t->exchanges.count)
+    if (x->unread && i + UNREAD_AHEAD < t->exchanges.count)
         last = t->exchanges.data[i + UNREAD_AHEAD].at; /* what nobody reads is not left for the end of all */
     for (uint32_t a = 0; a < node->arg_count; a++) {
         const sglir_id arg = sglir_arg(from(t->p), node, a), root = t->p->views[arg].root;
@@ -287,8 +301,13 @@ static sgl_status find_exchanges(timeline *t, const sglir_region *region)
         const sglir_id id = region->nodes.data[n];
         const sglir_node *node = node_at(p, id);
         if (!p->live[id] || !is_exchange(node)) continue;
-        exchange x = { .node = id, .wait = SGLIR_NONE, .at = n, .bytes = bytes_of(p, node->out_first) };
-        x.first_read = p->first_use[node->out_first] == NOWHERE ? t->count : p->first_use[node->out_first];
+        exchange x = { .node = id, .at = n, .first_read = t->count, .bytes = bytes_made(p, node), .unread = true };
+        for (uint32_t i = 0; i < node->out_count; i++) {
+            const int64_t first = p->first_use[node->out_first + i];
+            if (first == NOWHERE) continue;
+            x.unread = false;
+            if (first < x.first_read) x.first_read = first;
+        }
         if (node->arg_count == 1 && sglpass_takes_place(from(p), p->views, id, 0, 0, p->scratch) &&
             dies_here(t, sglir_arg(from(p), node, 0), n))
             x.bytes = 0;
@@ -326,13 +345,12 @@ static sgl_status move_views(timeline *t, const sglir_region *region)
         const sglir_value *root = sglir_value_at(from(p), p->views[sglir_arg(from(p), node, 0)].root);
         if (root->node == SGLIR_NONE || root->region != t->region || !is_exchange(node_at(p, root->node))) continue;
         for (int64_t i = 0; i < t->exchanges.count; i++) {
-            exchange *x = &t->exchanges.data[i];
+            const exchange *x = &t->exchanges.data[i];
             if (x->node != root->node) continue;
-            if (node->op == SGLIR_OP_WAIT) {
-                x->wait = id;
-                continue;
-            }
-            SGLCORE_TRY(sglcore_vec_push(from(p)->env, &t->views, (moved){ x->end, id }));
+            if (node->op == SGLIR_OP_WAIT)
+                SGLCORE_TRY(sglcore_vec_push(from(p)->env, &t->waits, id));
+            else
+                SGLCORE_TRY(sglcore_vec_push(from(p)->env, &t->views, (moved){ x->end, id }));
         }
     }
     return SGL_OK;
@@ -357,34 +375,42 @@ static void emit_node(placer *p, sglir_id node)
         sglir_copy_node(&p->rewrite, node);
 }
 
-/* From here on who reads what the exchange makes reads what the wait hands on. */
-static void emit_wait(placer *p, const exchange *x)
+/* From here on who reads what the exchange makes reads what the waits hand on, one for each result. */
+static sgl_status emit_waits(timeline *t, const exchange *x)
 {
-    sglir_rewrite *rewrite = &p->rewrite;
-    const sglir_node *node = node_at(p, x->node);
-    sglir_id args[2], made = SGLIR_NONE;
-    if (sglir_status(rewrite->to) != SGL_OK) return;
-    args[0] = rewrite->map[node->out_first];
-    if (node->arg_count > 0) args[1] = rewrite->map[sglir_arg(from(p), node, 0)];
-    sglir_set_origin_made(rewrite->to, rewrite->from, x->node, rewrite->pass);
-    sglir_emit(rewrite->to, SGLIR_OP_WAIT, args, 1 + (int)node->arg_count, NULL, 0, &made);
-    rewrite->map[node->out_first] = made;
-    if (x->wait != SGLIR_NONE) rewrite->map[node_at(p, x->wait)->out_first] = made;
+    sglir_rewrite *rewrite = &t->p->rewrite;
+    const sglir_node *node = node_at(t->p, x->node);
+    for (uint32_t r = 0; r < node->out_count && sglir_status(rewrite->to) == SGL_OK; r++) {
+        sglir_id *result = &rewrite->map[node->out_first + r];
+        t->args.count = 0;
+        SGLCORE_TRY(sglcore_vec_push(from(t->p)->env, &t->args, *result));
+        for (uint32_t i = 0; i < node->arg_count; i++)
+            SGLCORE_TRY(sglcore_vec_push(from(t->p)->env, &t->args, rewrite->map[sglir_arg(from(t->p), node, i)]));
+        sglir_set_origin_made(rewrite->to, rewrite->from, x->node, rewrite->pass);
+        sglir_emit(rewrite->to, SGLIR_OP_WAIT, t->args.data, (int)t->args.count, NULL, 0, result);
+    }
+    for (int64_t i = 0; i < t->waits.count; i++) {
+        const sglir_node *wait = node_at(t->p, t->waits.data[i]);
+        const sglir_id waited = sglir_arg(from(t->p), wait, 0);
+        if (sglir_value_at(from(t->p), waited)->node == x->node) rewrite->map[wait->out_first] = rewrite->map[waited];
+    }
+    return sglir_status(rewrite->to);
 }
 
 /* What goes before the node of a position: exchanges that begin there, waits, views of what these hand on. */
-static void emit_before(timeline *t, int64_t position)
+static sgl_status emit_before(timeline *t, int64_t position)
 {
     for (int64_t i = 0; i < t->exchanges.count; i++) {
         const exchange *x = &t->exchanges.data[i];
         if (x->begin == position && x->begin != x->at) emit_node(t->p, x->node);
     }
     for (int64_t i = 0; i < t->exchanges.count; i++) {
-        if (t->exchanges.data[i].end == position) emit_wait(t->p, &t->exchanges.data[i]);
+        if (t->exchanges.data[i].end == position) SGLCORE_TRY(emit_waits(t, &t->exchanges.data[i]));
     }
     for (int64_t i = 0; i < t->views.count; i++) {
         if (t->views.data[i].before == position) emit_node(t->p, t->views.data[i].node);
     }
+    return sglir_status(t->p->rewrite.to);
 }
 
 static bool stays(const timeline *t, sglir_id id, int64_t position)
@@ -421,15 +447,17 @@ static void emit_region(placer *p, sglir_id id)
     t.ahead = sglcore_alloc_zero(env, bytes);
     sgl_status status = t.bytes && t.ahead ? plan_region(&t, region) : SGL_OUT_OF_MEMORY;
     for (int64_t n = 0; n < t.count && status == SGL_OK && sglir_status(p->rewrite.to) == SGL_OK; n++) {
-        emit_before(&t, n);
+        status = emit_before(&t, n);
         if (p->live[region->nodes.data[n]] && stays(&t, region->nodes.data[n], n)) emit_node(p, region->nodes.data[n]);
     }
-    if (status == SGL_OK) emit_before(&t, t.count);
+    if (status == SGL_OK) status = emit_before(&t, t.count);
     if (status != SGL_OK) p->rewrite.to->status = status;
     sglcore_free(env, t.bytes, bytes);
     sglcore_free(env, t.ahead, bytes);
     sglcore_vec_free(env, &t.exchanges);
     sglcore_vec_free(env, &t.views);
+    sglcore_vec_free(env, &t.waits);
+    sglcore_vec_free(env, &t.args);
 }
 
 /* ---- the call ------------------------------------------------------------------------------------------------------------ */

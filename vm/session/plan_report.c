@@ -38,12 +38,14 @@ static int64_t bytes_of(const sglexec_operand *o)
 /* Of the whole: what goes in, but for a gather what comes out. */
 static int64_t sent_by(const sglexec_program *p, const sglexec_instruction *i, int64_t ranks)
 {
-    const bool gathers = i->op == SGLIR_OP_ALL_GATHER;
+    const bool gathers = i->op == SGLIR_OP_ALL_GATHER || i->op == SGLIR_OP_ALL_GATHER_EACH;
+    const sglexec_operand *first = &p->operands.data[i->operand_first + (gathers ? i->arg_count : 0)];
+    int64_t bytes = 0;
     if (i->op == SGLIR_OP_RECEIVE) return 0;
     if (i->op == SGLIR_OP_SEND) return bytes_of(&p->operands.data[i->operand_first]);
     const bool twice = i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX;
-    const double whole = (double)bytes_of(&p->operands.data[i->operand_first + (gathers ? i->arg_count : 0)]);
-    return (int64_t)(whole * (twice ? 2 : 1) * (double)(ranks - 1) / (double)ranks + 0.5);
+    for (uint32_t m = 0; m < i->arg_count; m++) bytes += bytes_of(first + m);
+    return (int64_t)((double)bytes * (twice ? 2 : 1) * (double)(ranks - 1) / (double)ranks + 0.5);
 }
 
 static sgl_status count_one(summary *s, const sglexec_instruction *i, int64_t launches)

@@ -24,12 +24,21 @@ static int64_t elements_from(const sglexec_operand *o, int first)
 
 /* ---- exchanges -------------------------------------------------------------------------------------------------------- */
 
+static int64_t elements_of_all(const sglexec_operand *o, uint32_t count)
+{
+    int64_t elements = 0;
+    for (uint32_t i = 0; i < count; i++) elements += elements_from(o + i, 0);
+    return elements;
+}
+
 /* What all ranks of the group say alike of it, however uneven their parts: elements of what is whole. */
 static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
 {
     const sglexec_operand *from = &l->program->operands.data[i->operand_first], *to = from + i->arg_count;
     switch (i->op) {
-    case SGLIR_OP_ALL_GATHER: return elements_from(to, 0);
+    case SGLIR_OP_ALL_GATHER:
+    case SGLIR_OP_ALL_GATHER_EACH: return elements_of_all(to, i->result_count);
+    case SGLIR_OP_REDUCE_SCATTER_EACH: return elements_of_all(from, i->arg_count);
     case SGLIR_OP_ALL_TO_ALL: return elements_from(sglexec_attr_int(l->program, i, "to") == 1 ? from : to, 1);
     default: return elements_from(from, 0);
     }
