@@ -97,8 +97,8 @@ static void release(const many *m, buffers *b)
 /* Two are under way at once. */
 static void many_body(comm_rank *r)
 {
-    static __thread many m[2];
-    static __thread buffers b[2];
+    many *m = calloc(2, sizeof *m);
+    buffers *b = calloc(2, sizeof *b);
     const uint64_t first = *(const uint64_t *)r->all->context;
     for (uint64_t turn = 0; turn < TURNS && r->status == SGL_OK; turn++) {
         uint32_t tickets[2];
@@ -119,6 +119,8 @@ static void many_body(comm_rank *r)
             release(&m[k], &b[k]);
         }
     }
+    free(m);
+    free(b);
 }
 
 static void test_members(void **state)
