@@ -280,9 +280,11 @@ static void test_peak(void **state)
 
 /* ---- how many exchanges ---------------------------------------------------------------------------------------------------- */
 
-static void count_exchanges(sglcore_env *env, const sglir_graph *g, int64_t bucket, int *gathers, int *handed_out)
+static void count_exchanges(sglcore_env *env, const sglir_graph *g, int64_t micro, int64_t bucket, int *gathers,
+                            int *handed_out)
 {
-    const sglplan plan = plan_of(4, ZERO_3, "", bucket);
+    sglplan plan = plan_of(2, ZERO_3, "", bucket);
+    plan.mesh[SGLIR_AXIS_MICRO] = micro;
     sglir_graph *made = placed(env, g, &plan);
     *gathers = *handed_out = 0;
     for (int64_t n = 0; n < made->nodes.count; n++) {
@@ -306,7 +308,7 @@ static void test_merged(void **state)
     const int parameters = 8 * 9 + 2;
     int gathers[3], handed_out[3];
     static const int64_t buckets[] = { 1, 700000, 1 << 30 };
-    for (int i = 0; i < 3; i++) count_exchanges(&env, g, buckets[i], &gathers[i], &handed_out[i]);
+    for (int i = 0; i < 3; i++) count_exchanges(&env, g, 1, buckets[i], &gathers[i], &handed_out[i]);
     printf("exchanges of a step: %d + %d, %d + %d, %d + %d\n", gathers[0], handed_out[0], gathers[1], handed_out[1],
            gathers[2], handed_out[2]);
     assert_int_equal(gathers[0], 2 * parameters);
@@ -314,6 +316,15 @@ static void test_merged(void **state)
     assert_true(gathers[1] >= 2 * 6 && gathers[1] <= 2 * 10);
     assert_true(handed_out[1] >= 6 && handed_out[1] <= 10);
     assert_int_equal(gathers[2], 2);
+    assert_int_equal(handed_out[2], 1);
+    /* In a loop over micro-batches each turn hands out; what is gathered stays outside. */
+    for (int i = 0; i < 3; i++) count_exchanges(&env, g, 2, buckets[i], &gathers[i], &handed_out[i]);
+    printf("of which with two micro-batches stand in the graph: %d + %d, %d + %d, %d + %d\n", gathers[0], handed_out[0],
+           gathers[1], handed_out[1], gathers[2], handed_out[2]);
+    assert_int_equal(gathers[0], parameters);
+    assert_int_equal(handed_out[0], parameters);
+    assert_true(handed_out[1] >= 6 && handed_out[1] <= 10);
+    assert_int_equal(gathers[2], 1);
     assert_int_equal(handed_out[2], 1);
     sglir_graph_free(g);
 }
@@ -364,7 +375,7 @@ static void check_numbers(sglcore_env *env, const char *name, const sglir_graph 
     }
 }
 
-static void check_all(sglcore_env *env, const char *name, const sglir_graph *g, uint64_t seed)
+static void check_all(sglcore_env *env, const char *name, const sglir_graph *g, uint64_t seed, int64_t micro)
 {
     static const char *const layouts[] = { ZERO_1, ZERO_3 };
     static const int64_t buckets[] = { 1, 300, 4 << 20 };
@@ -380,6 +391,7 @@ static void check_all(sglcore_env *env, const char *name, const sglir_graph *g, 
         for (int b = 0; b < 3; b++) {
             sglplan plan = plan_of(b == 0 ? 3 : 2, layouts[i], "", buckets[b]);
             if (b == 2) plan.mesh[SGLIR_AXIS_DP] = 2;
+            if (b == 1) plan.mesh[SGLIR_AXIS_MICRO] = micro;
             check_numbers(env, name, g, &plan, &whole);
         }
     }
@@ -396,16 +408,16 @@ static void test_numbers(void **state)
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     sglir_graph *g = transformer(&env, &sizes);
-    check_all(&env, "transformer", g, 7);
+    check_all(&env, "transformer", g, 7, 3);
     sglir_recompute(g, "blocks.1");
-    check_all(&env, "transformer, a block made again", g, 8);
+    check_all(&env, "transformer, a block made again", g, 8, 2);
     sglir_graph_free(g);
     for (uint64_t seed = 1; seed <= 40; seed++) {
         char name[32];
         snprintf(name, sizeof name, "seed %d", (int)seed);
         g = random_graph(&env, seed);
         assert_non_null(g);
-        check_all(&env, name, g, seed);
+        check_all(&env, name, g, seed, 1);
         sglir_graph_free(g);
     }
 }

@@ -6,13 +6,14 @@
  *   early   what is handed out, and gathers of what the step has made: as soon as the last of the run is there
  *   late    gathers of what is there from the beginning: before the first reader of the first of the run
  * What stands between an exchange and what it is made of (casts, transposes) goes with it. Nothing is packed: each member of a
- * merged exchange is read and written where it lies. Odd invariant: runs follow from whole extents and from the graph's order,
+ * merged exchange is read and written where it lies. Bodies of loops, over micro-batches above all, and branches are each done
+ * by themselves. Odd invariant: runs follow from whole extents and from the graph's order,
  * which all ranks have alike. */
 #include "passes/collect_parts.h"
 
 enum { FROM_THE_BEGINNING = -1 };
 
-/* An exchange of the top region. */
+/* An exchange of the region at hand. */
 typedef struct item {
     sglir_id node;
     int64_t at;         /* where it stands */
@@ -33,15 +34,20 @@ typedef struct run {
     bool late, for_backward, closed;
 } run;
 
+typedef struct scope {
+    sglir_id region;
+    SGLCORE_VEC(item) items;
+    SGLCORE_VEC(run) runs;
+} scope;
+
 typedef struct merger {
     const sglpass_context *context;
     sglir_rewrite rewrite;
     uint8_t *live, *done; /* per node; done: not emitted in its place */
-    int64_t *position;    /* per node of the top region */
-    int64_t *first_use;   /* per value of it */
-    sglir_id *reader;     /* per value: the first one, SGLIR_NONE: an output alone */
-    SGLCORE_VEC(item) items;
-    SGLCORE_VEC(run) runs;
+    int64_t *position;    /* per node: in its region */
+    int64_t *first_use;   /* per value: position of its first reader in its region */
+    sglir_id *reader;     /* per value: that one, SGLIR_NONE: an output or a yield alone */
+    scope *at;            /* the region at hand */
     SGLCORE_VEC(sglir_id) stack;
     SGLCORE_VEC(sglir_id) args; /* of one run */
     SGLCORE_VEC(int64_t) extents;
@@ -63,19 +69,22 @@ static void read_value(void *user, sglir_id value)
 {
     reading *r = user;
     const int64_t position = r->m->position[r->node];
-    if (r->m->first_use[value] <= position) return;
+    if (sglir_value_at(from(r->m), value)->region != r->m->at->region || r->m->first_use[value] <= position) return;
     r->m->first_use[value] = position;
     r->m->reader[value] = r->node;
 }
 
-static void find_uses(merger *m, const sglir_region *top)
+static void find_uses(merger *m, const sglir_region *region)
 {
-    for (int64_t v = 0; v < from(m)->values.count; v++) {
-        m->first_use[v] = top->nodes.count;
-        m->reader[v] = SGLIR_NONE;
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_node *node = node_at(m, region->nodes.data[n]);
+        for (uint32_t i = 0; i < node->out_count; i++) {
+            m->first_use[node->out_first + i] = region->nodes.count;
+            m->reader[node->out_first + i] = SGLIR_NONE;
+        }
     }
-    for (int64_t n = 0; n < top->nodes.count; n++) {
-        const sglir_id id = top->nodes.data[n];
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_id id = region->nodes.data[n];
         const sglir_node *node = node_at(m, id);
         reading r = { m, id };
         m->position[id] = n;
@@ -92,12 +101,17 @@ static bool goes_along(const sglir_node *node)
            node->op == SGLIR_OP_UNPACK;
 }
 
-/* The node that makes, but for what goes along, what the exchange reads. */
-static sglir_id source_of(const merger *m, const sglir_node *exchange)
+/* Position of the node that makes, but for what goes along, what the exchange reads; of an input, and of what comes from outside
+ * of the region, FROM_THE_BEGINNING. */
+static int64_t ready_at(const merger *m, const sglir_node *exchange)
 {
-    sglir_id id = sglir_value_at(from(m), sglir_arg(from(m), exchange, 0))->node;
-    while (goes_along(node_at(m, id))) id = sglir_value_at(from(m), sglir_arg(from(m), node_at(m, id), 0))->node;
-    return id;
+    for (const sglir_node *node = exchange;;) {
+        const sglir_value *value = sglir_value_at(from(m), sglir_arg(from(m), node, 0));
+        if (value->node == SGLIR_NONE || value->region != m->at->region) return FROM_THE_BEGINNING;
+        node = node_at(m, value->node);
+        if (node->op == SGLIR_OP_INPUT) return FROM_THE_BEGINNING;
+        if (!goes_along(node)) return m->position[value->node];
+    }
 }
 
 static sgl_status add_item(merger *m, sglir_id id)
@@ -105,18 +119,18 @@ static sgl_status add_item(merger *m, sglir_id id)
     const sglir_node *node = node_at(m, id);
     const bool gathers = node->op == SGLIR_OP_ALL_GATHER;
     if (!gathers && node->op != SGLIR_OP_REDUCE_SCATTER) return SGL_OK;
-    const sglir_id source = source_of(m, node), whole = gathers ? node->out_first : sglir_arg(from(m), node, 0);
+    const sglir_id whole = gathers ? node->out_first : sglir_arg(from(m), node, 0);
     const sglir_id reader = m->reader[node->out_first];
     const item made = {
         .node = id,
         .at = m->position[id],
-        .ready = gathers && node_at(m, source)->op == SGLIR_OP_INPUT ? FROM_THE_BEGINNING : m->position[source],
+        .ready = ready_at(m, node),
         .first_read = m->first_use[node->out_first],
         .bytes = sglir_bytes(sglir_type_of(from(m), whole)),
         .for_backward = reader != SGLIR_NONE && sglir_is_made_by(from(m), node_at(m, reader), "autodiff"),
     };
     m->done[id] = 1;
-    return sglcore_vec_push(m->context->env, &m->items, made);
+    return sglcore_vec_push(m->context->env, &m->at->items, made);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------------------------- */
@@ -124,24 +138,26 @@ static sgl_status add_item(merger *m, sglir_id id)
 /* In the order in which they can be: stable, few, and nearly in order. */
 static void sort_items(merger *m)
 {
-    for (int64_t i = 1; i < m->items.count; i++) {
-        const item moved = m->items.data[i];
+    for (int64_t i = 1; i < m->at->items.count; i++) {
+        const item moved = m->at->items.data[i];
         int64_t to = i;
-        for (; to > 0 && m->items.data[to - 1].ready > moved.ready; to--) m->items.data[to] = m->items.data[to - 1];
-        m->items.data[to] = moved;
+        for (; to > 0 && m->at->items.data[to - 1].ready > moved.ready; to--)
+            m->at->items.data[to] = m->at->items.data[to - 1];
+        m->at->items.data[to] = moved;
     }
 }
 
 static run run_of(const merger *m, const item *x)
 {
     const sglir_node *node = node_at(m, x->node);
+    const bool late = x->ready == FROM_THE_BEGINNING && node->op == SGLIR_OP_ALL_GATHER;
     return (run){ .first = x->node,
                   .op = node->op,
                   .dtype = sglir_type_of(from(m), node->out_first)->dtype,
                   .axes = sglir_attr_int(from(m), node, "axes"),
-                  .late = x->ready == FROM_THE_BEGINNING,
+                  .late = late,
                   .for_backward = x->for_backward,
-                  .before = x->ready == FROM_THE_BEGINNING ? x->at : x->ready + 1,
+                  .before = late ? x->at : x->ready + 1,
                   .first_read = x->first_read };
 }
 
@@ -156,17 +172,17 @@ static sgl_status put(merger *m, item *x)
 {
     const run own = run_of(m, x);
     run *open = NULL;
-    for (int64_t i = m->runs.count; i-- > 0 && open == NULL;)
-        if (!m->runs.data[i].closed && fits(&m->runs.data[i], &own)) open = &m->runs.data[i];
+    for (int64_t i = m->at->runs.count; i-- > 0 && open == NULL;)
+        if (!m->at->runs.data[i].closed && fits(&m->at->runs.data[i], &own)) open = &m->at->runs.data[i];
     if (open && !own.late && open->first_read < own.before) {
         open->closed = true;
         open = NULL;
     }
     if (open == NULL) {
-        SGLCORE_TRY(sglcore_vec_push(m->context->env, &m->runs, own));
-        open = &m->runs.data[m->runs.count - 1];
+        SGLCORE_TRY(sglcore_vec_push(m->context->env, &m->at->runs, own));
+        open = &m->at->runs.data[m->at->runs.count - 1];
     }
-    x->run = (uint32_t)(open - m->runs.data);
+    x->run = (uint32_t)(open - m->at->runs.data);
     open->bytes += x->bytes;
     if (!own.late) open->before = own.before;
     if (own.first_read < open->first_read) open->first_read = own.first_read;
@@ -182,9 +198,9 @@ static sgl_status emit_needs(merger *m, const sglir_node *exchange)
     m->stack.count = 0;
     for (const sglir_node *node = exchange; node->arg_count > 0;) {
         const sglir_id arg = sglir_arg(from(m), node, 0), id = sglir_value_at(from(m), arg)->node;
-        node = node_at(m, id);
-        if (m->rewrite.map[arg] != SGLIR_NONE) break;
+        if (m->rewrite.map[arg] != SGLIR_NONE) break; /* what comes from outside is there */
         SGLCORE_TRY(sglcore_vec_push(m->context->env, &m->stack, id));
+        node = node_at(m, id);
     }
     for (int64_t i = m->stack.count; i-- > 0;) {
         m->done[m->stack.data[i]] = 1;
@@ -214,10 +230,10 @@ static void emit_each(merger *m, const run *r, uint32_t index)
     sglir_set_origin_made(to, from(m), r->first, m->rewrite.pass);
     sglir_id made = sglir_emit(to, gathers ? SGLIR_OP_ALL_GATHER_EACH : SGLIR_OP_REDUCE_SCATTER_EACH, m->args.data,
                                (int)count, attrs, 3, NULL);
-    for (int64_t i = 0; i < m->items.count && sglir_status(to) == SGL_OK; i++) {
-        const sglir_id was = node_at(m, m->items.data[i].node)->out_first;
+    for (int64_t i = 0; i < m->at->items.count && sglir_status(to) == SGL_OK; i++) {
+        const sglir_id was = node_at(m, m->at->items.data[i].node)->out_first;
         const sglir_whole *whole = sglir_whole_of(from(m), was);
-        if (m->items.data[i].run != index) continue;
+        if (m->at->items.data[i].run != index) continue;
         if (whole) sglir_set_whole(to, made, whole);
         m->rewrite.map[was] = made++;
     }
@@ -226,40 +242,70 @@ static void emit_each(merger *m, const run *r, uint32_t index)
 static sgl_status emit_run(merger *m, uint32_t index)
 {
     m->args.count = m->extents.count = m->units.count = 0;
-    for (int64_t i = 0; i < m->items.count; i++)
-        if (m->items.data[i].run == index) SGLCORE_TRY(emit_needs(m, node_at(m, m->items.data[i].node)));
-    for (int64_t i = 0; i < m->items.count; i++) {
-        if (m->items.data[i].run == index) SGLCORE_TRY(add_member(m, &m->items.data[i]));
+    for (int64_t i = 0; i < m->at->items.count; i++)
+        if (m->at->items.data[i].run == index) SGLCORE_TRY(emit_needs(m, node_at(m, m->at->items.data[i].node)));
+    for (int64_t i = 0; i < m->at->items.count; i++) {
+        if (m->at->items.data[i].run == index) SGLCORE_TRY(add_member(m, &m->at->items.data[i]));
     }
     if (m->args.count == 1)
-        sglir_copy_node(&m->rewrite, m->runs.data[index].first);
+        sglir_copy_node(&m->rewrite, m->at->runs.data[index].first);
     else
-        emit_each(m, &m->runs.data[index], index);
+        emit_each(m, &m->at->runs.data[index], index);
     return sglir_status(m->rewrite.to);
 }
 
 /* Those that stand before the node of this position. */
 static sgl_status emit_runs(merger *m, int64_t position)
 {
-    for (int64_t i = 0; i < m->runs.count; i++)
-        if (m->runs.data[i].before == position) SGLCORE_TRY(emit_run(m, (uint32_t)i));
+    for (int64_t i = 0; i < m->at->runs.count; i++)
+        if (m->at->runs.data[i].before == position) SGLCORE_TRY(emit_run(m, (uint32_t)i));
     return SGL_OK;
 }
 
-static sgl_status write_nodes(merger *m, const sglir_region *top)
+static sgl_status write_region(merger *m, sglir_id id);
+
+static void fill_body(void *user, sglir_id id, sglir_id *results)
 {
-    for (int64_t n = 0; n < top->nodes.count; n++) {
+    merger *m = user;
+    (void)results; /* the map's */
+    sglir_stick(m->rewrite.to, write_region(m, id));
+}
+
+static sgl_status write_nodes(merger *m, const sglir_region *region)
+{
+    for (int64_t n = 0; n < region->nodes.count; n++) {
+        const sglir_id id = region->nodes.data[n];
         SGLCORE_TRY(emit_runs(m, n));
-        if (!m->live[top->nodes.data[n]] || m->done[top->nodes.data[n]]) continue;
-        sglir_copy_node(&m->rewrite, top->nodes.data[n]);
+        if (!m->live[id] || m->done[id]) continue;
+        if (sglir_is_control(node_at(m, id)))
+            sglir_copy_around(&m->rewrite, id, fill_body, m);
+        else
+            sglir_copy_node(&m->rewrite, id);
         SGLCORE_TRY(sglir_status(m->rewrite.to));
     }
-    return emit_runs(m, top->nodes.count);
+    return emit_runs(m, region->nodes.count);
+}
+
+static sgl_status write_region(merger *m, sglir_id id)
+{
+    const sglir_region *region = &from(m)->regions.data[id];
+    scope here = { .region = id }, *around = m->at;
+    sgl_status status = SGL_OK;
+    m->at = &here;
+    find_uses(m, region);
+    for (int64_t n = 0; n < region->nodes.count && status == SGL_OK; n++)
+        if (m->live[region->nodes.data[n]]) status = add_item(m, region->nodes.data[n]);
+    sort_items(m);
+    for (int64_t i = 0; i < here.items.count && status == SGL_OK; i++) status = put(m, &here.items.data[i]);
+    if (status == SGL_OK) status = write_nodes(m, region);
+    sglcore_vec_free(m->context->env, &here.items);
+    sglcore_vec_free(m->context->env, &here.runs);
+    m->at = around;
+    return status;
 }
 
 static sgl_status merge(merger *m)
 {
-    const sglir_region *top = &from(m)->regions.data[0];
     const size_t nodes = (size_t)from(m)->nodes.count + 1, values = (size_t)from(m)->values.count + 1;
     m->live = sglcore_arena_alloc(&m->arena, nodes);
     m->done = sglcore_arena_alloc(&m->arena, nodes);
@@ -269,12 +315,7 @@ static sgl_status merge(merger *m)
     if (!m->live || !m->done || !m->position || !m->first_use || !m->reader) return SGL_OUT_OF_MEMORY;
     SGLCORE_TRY(sglir_mark_live(from(m), m->live));
     m->rewrite.live = m->live;
-    find_uses(m, top);
-    for (int64_t n = 0; n < top->nodes.count; n++)
-        if (m->live[top->nodes.data[n]]) SGLCORE_TRY(add_item(m, top->nodes.data[n]));
-    sort_items(m);
-    for (int64_t i = 0; i < m->items.count; i++) SGLCORE_TRY(put(m, &m->items.data[i]));
-    return write_nodes(m, top);
+    return write_region(m, 0);
 }
 
 bool sglpass_has_parts(const sglir_graph *g)
@@ -292,8 +333,6 @@ sgl_status sglpass_collect_parts(const sglpass_context *context, const sglir_gra
     sgl_status status = merge(&m);
     if (status != SGL_OK) sglir_stick(m.rewrite.to, status);
     status = sglir_rewrite_end(&m.rewrite, true, out);
-    sglcore_vec_free(context->env, &m.items);
-    sglcore_vec_free(context->env, &m.runs);
     sglcore_vec_free(context->env, &m.stack);
     sglcore_vec_free(context->env, &m.args);
     sglcore_vec_free(context->env, &m.extents);
