@@ -329,6 +329,73 @@ static void test_merged(void **state)
     sglir_graph_free(g);
 }
 
+/* ---- ahead of readers ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_gather(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_ALL_GATHER || node->op == SGLIR_OP_ALL_GATHER_EACH;
+}
+
+static int64_t bytes_made(const sglir_graph *g, const sglir_node *node)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < node->out_count; i++) bytes += sglir_bytes(sglir_type_of(g, node->out_first + i));
+    return bytes;
+}
+
+/* The exchange that makes what the wait hands on; SGLIR_NONE for what is no wait for a gather. */
+static sglir_id awaited(const sglir_graph *g, const sglir_node *wait)
+{
+    if (wait->op != SGLIR_OP_WAIT) return SGLIR_NONE;
+    const sglir_id exchange = sglir_value_at(g, sglir_arg(g, wait, 0))->node;
+    return is_gather(sglir_node_at(g, exchange)) ? exchange : SGLIR_NONE;
+}
+
+/* Each gather but the first begins while the one before it has not been waited for, or is worked with; of what has begun and is not
+ * waited for there are never more bytes than two of the largest. */
+static void test_prefetch(void **state)
+{
+    (void)state;
+    const transformer_sizes sizes = {
+        .layers = 8, .batch = 4, .seq = 4, .dim = 128, .heads = 2, .ffn = 384, .vocab = 128, .dtype = SGL_F32
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = transformer(&env, &sizes);
+    const sglplan plan = plan_of(4, ZERO_3, "", 700000);
+    sglir_graph *made = placed(&env, g, &plan);
+    uint8_t *under_way = calloc((size_t)made->nodes.count, 1);
+    int64_t largest = 0, ahead = 0, most = 0;
+    int begun = 0, early = 0;
+    const sglir_region *top = &made->regions.data[0];
+    for (int64_t n = 0; n < top->nodes.count; n++) {
+        const sglir_id id = top->nodes.data[n];
+        const sglir_node *node = sglir_node_at(made, id);
+        const sglir_id ended = awaited(made, node);
+        if (is_gather(node)) {
+            const int64_t bytes = bytes_made(made, node);
+            const sglir_node *next = sglir_node_at(made, top->nodes.data[n + 1]);
+            begun++;
+            early += awaited(made, next) != id;
+            under_way[id] = 1;
+            ahead += bytes;
+            largest = bytes > largest ? bytes : largest;
+            most = ahead > most ? ahead : most;
+        } else if (ended != SGLIR_NONE && under_way[ended]) {
+            under_way[ended] = 0;
+            ahead -= bytes_made(made, sglir_node_at(made, ended));
+        }
+    }
+    printf("of %d gathers %d begin early; largest %lld bytes, under way at the most %lld\n", begun, early,
+           (long long)largest, (long long)most);
+    assert_true(early >= begun - 2);
+    assert_true(most <= 2 * largest);
+    assert_int_equal(ahead, 0);
+    free(under_way);
+    sglir_graph_free(made);
+    sglir_graph_free(g);
+}
+
 /* ---- the numbers ------------------------------------------------------------------------------------------------------------ */
 
 /* Up to what this test is about, with parameters and states by themselves, as the interpreter knows them. */
@@ -461,8 +528,8 @@ static void test_memory_faults(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bytes), cmocka_unit_test(test_peak),
-                                        cmocka_unit_test(test_merged), cmocka_unit_test(test_numbers),
-                                        cmocka_unit_test(test_memory_faults) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_bytes),   cmocka_unit_test(test_peak),
+                                        cmocka_unit_test(test_merged),  cmocka_unit_test(test_prefetch),
+                                        cmocka_unit_test(test_numbers), cmocka_unit_test(test_memory_faults) };
     return cmocka_run_group_tests_name("zero", tests, NULL, NULL);
 }
