@@ -7,8 +7,7 @@
  *   late    gathers of what is there from the beginning: before the first reader of the first of the run
  * What stands between an exchange and what it is made of (casts, transposes) goes with it. Nothing is packed: each member of a
  * merged exchange is read and written where it lies. Bodies of loops, over micro-batches above all, and branches are each done
- * by themselves. Odd invariant: runs follow from whole extents and from the graph's order,
- * which all ranks have alike. */
+ * by themselves. Odd invariant: runs follow from whole extents and from the graph's order, which all ranks have alike. */
 #include "passes/collect_parts.h"
 
 enum { FROM_THE_BEGINNING = -1 };
@@ -34,6 +33,7 @@ typedef struct run {
     bool late, for_backward, closed;
 } run;
 
+/* A region. */
 typedef struct scope {
     sglir_id region;
     SGLCORE_VEC(item) items;
@@ -101,30 +101,38 @@ static bool goes_along(const sglir_node *node)
            node->op == SGLIR_OP_UNPACK;
 }
 
-/* Position of the node that makes, but for what goes along, what the exchange reads; of an input, and of what comes from outside
- * of the region, FROM_THE_BEGINNING. */
-static int64_t ready_at(const merger *m, const sglir_node *exchange)
+/* The node that makes, but for what goes along, what the exchange reads; SGLIR_NONE: an input, or what comes from outside of the
+ * region. */
+static sglir_id source_of(const merger *m, const sglir_node *exchange)
 {
     for (const sglir_node *node = exchange;;) {
         const sglir_value *value = sglir_value_at(from(m), sglir_arg(from(m), node, 0));
-        if (value->node == SGLIR_NONE || value->region != m->at->region) return FROM_THE_BEGINNING;
+        if (value->node == SGLIR_NONE || value->region != m->at->region) return SGLIR_NONE;
         node = node_at(m, value->node);
-        if (node->op == SGLIR_OP_INPUT) return FROM_THE_BEGINNING;
-        if (!goes_along(node)) return m->position[value->node];
+        if (node->op == SGLIR_OP_INPUT) return SGLIR_NONE;
+        if (!goes_along(node)) return value->node;
     }
 }
 
+static bool is_of_parts(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_ALL_GATHER || node->op == SGLIR_OP_REDUCE_SCATTER;
+}
+
+/* One that reads what another such one makes stays where it is. */
 static sgl_status add_item(merger *m, sglir_id id)
 {
     const sglir_node *node = node_at(m, id);
+    if (!is_of_parts(node)) return SGL_OK;
     const bool gathers = node->op == SGLIR_OP_ALL_GATHER;
-    if (!gathers && node->op != SGLIR_OP_REDUCE_SCATTER) return SGL_OK;
+    const sglir_id source = source_of(m, node);
+    if (source != SGLIR_NONE && is_of_parts(node_at(m, source))) return SGL_OK;
     const sglir_id whole = gathers ? node->out_first : sglir_arg(from(m), node, 0);
     const sglir_id reader = m->reader[node->out_first];
     const item made = {
         .node = id,
         .at = m->position[id],
-        .ready = ready_at(m, node),
+        .ready = source == SGLIR_NONE ? FROM_THE_BEGINNING : m->position[source],
         .first_read = m->first_use[node->out_first],
         .bytes = sglir_bytes(sglir_type_of(from(m), whole)),
         .for_backward = reader != SGLIR_NONE && sglir_is_made_by(from(m), node_at(m, reader), "autodiff"),
@@ -321,7 +329,7 @@ static sgl_status merge(merger *m)
 bool sglpass_has_parts(const sglir_graph *g)
 {
     for (int64_t n = 0; n < g->nodes.count; n++)
-        if (g->nodes.data[n].op == SGLIR_OP_ALL_GATHER || g->nodes.data[n].op == SGLIR_OP_REDUCE_SCATTER) return true;
+        if (is_of_parts(&g->nodes.data[n])) return true;
     return false;
 }
 
