@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/broken.h"
-#include "passes/pass.h"
 
 static bool say(ir_message *message, int64_t rank, const char *what)
 {
@@ -67,15 +66,25 @@ static bool is_same(const world_check *c, int64_t rank, interp *in, ir_message *
     return same || say(message, rank, why.text);
 }
 
+/* The rank's graph, and what the passes that follow make of it. */
+static bool make_rank(world_check *c, int64_t rank, ir_message *message)
+{
+    const sglpass_context context = { .env = c->env, .plan = c->plan, .rank = rank };
+    sglir_graph *made = world_check_rank(c->env, c->g, c->plan, rank, c->until, message);
+    c->graphs[rank] = made;
+    if (!made || !c->then) return made != NULL;
+    sgl_status status = sglpass_run_list(&context, c->then, made, NULL, &c->graphs[rank]);
+    if (status == SGL_OK) status = sglir_verify(c->graphs[rank], SGLIR_PER_RANK);
+    sglir_graph_free(made);
+    return status == SGL_OK || say(message, rank, c->env->message);
+}
+
 bool world_check_run(world_check *c, ir_message *message)
 {
     const int64_t ranks = sglplan_group_size(c->plan, ~(sglplan_axes)0);
     interp in[INTERP_MOST_RANKS] = { { 0 } };
     bool good = ranks <= INTERP_MOST_RANKS || say(message, ranks, "the interpreter has fewer");
-    for (int64_t r = 0; r < ranks && good; r++) {
-        c->graphs[r] = world_check_rank(c->env, c->g, c->plan, r, c->until, message);
-        good = c->graphs[r] != NULL;
-    }
+    for (int64_t r = 0; r < ranks && good; r++) good = make_rank(c, r, message);
     if (!good) return false;
     good =
         interp_world_run(c->whole, c->plan, (const sglir_graph *const *)c->graphs, in) || say(message, 0, in[0].error);

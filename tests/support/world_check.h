@@ -7,6 +7,7 @@
 #ifndef WORLD_CHECK_H
 #define WORLD_CHECK_H
 
+#include "passes/pass.h"
 #include "tests/reference/interp_world.h"
 #include "tests/support/ir_case.h"
 
@@ -15,7 +16,8 @@ typedef struct world_check {
     const sglir_graph *g;
     const interp *whole; /* one rank's inputs, and its results */
     const sglplan *plan;
-    const char *until; /* the pass after which ranks run: "shard", "micro", "stages" */
+    const char *until;   /* the pass after which ranks run: "shard", "micro", "stages" */
+    const sglpass *then; /* a list of passes that follow; NULL: none */
     ir_tolerance tolerance;
     sglir_graph *graphs[INTERP_MOST_RANKS]; /* by rank; NULL: it was not made */
 } world_check;

@@ -41,7 +41,7 @@ static float *numbers_of(const rig *g, bool of_feeds, int i)
 
 static sgl_status run_steps(rig *g, const members_case *c)
 {
-    SGLCORE_TRY(sglexec_exchanges_meet(g->exchanges));
+    SGLCORE_TRY(sglexec_exchanges_make_groups(g->exchanges));
     const int64_t allocations = g->env->allocations, ranks = c->plan.mesh[SGLIR_AXIS_DP];
     for (int step = 0; step < STEPS && !g->r->fault; step++) {
         for (int which = 0; which < 2; which++)

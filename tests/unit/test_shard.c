@@ -69,6 +69,7 @@ static sglplan plan_of(const mesh_case *c, const sglir_graph *g, uint64_t seed)
     if (c->layouts) snprintf(plan.layouts, sizeof plan.layouts, "%s", c->layouts);
     if (c->activations) snprintf(plan.activations, sizeof plan.activations, "%s", c->activations);
     if (c->layouts && !*c->layouts) draw_layouts(&plan, g, seed);
+    plan.bucket = 1 + (int64_t)(seed % 500); /* some exchanges by themselves, some together */
     return plan;
 }
 
@@ -102,12 +103,16 @@ static int count_op(const sglir_graph *g, sglir_op op)
 static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g, const sglir_graph *expanded,
                        const mesh_case *c, const interp *whole, ir_tolerance tolerance, int *exchanges)
 {
+    static const sglpass merges[] = { { "collect", sglpass_collect, SGLIR_PER_RANK, true, "" },
+                                      { "regather", sglpass_regather, SGLIR_PER_RANK, true, "" },
+                                      { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
     const sglplan plan = plan_of(c, expanded, (uint64_t)g->values.count);
     world_check check = { .env = env,
                           .g = g,
                           .whole = whole,
                           .plan = &plan,
                           .until = c->micro > 1 ? "micro" : "shard",
+                          .then = merges,
                           .tolerance = tolerance };
     ir_message message;
     const bool good = world_check_run(&check, &message);

@@ -34,11 +34,10 @@ typedef struct route {
     sglexec_group *group;
     sglexec_exchange exchange; /* without places and number */
     const int64_t *parts;      /* elements of each rank's part of what is whole, alike on all of them; NULL: of none */
-    sglexec_member
-        *members;     /* of an exchange of many: as many as it has arguments, with places while it is under way */
-    char number[8];   /* of COORDINATE and SHARE */
-    uint32_t ticket;  /* of the one under way */
-    bool waits_later; /* a WAIT of the program does */
+    sglexec_member *members;   /* of an exchange of many: one for each argument */
+    char number[8];            /* of COORDINATE and SHARE */
+    uint32_t ticket;           /* of the one under way */
+    bool waits_later;          /* a WAIT of the program does */
     bool under_way;
 } route;
 
@@ -211,7 +210,6 @@ static sgl_status make_members(sglexec_exchanges *e, const sglexec_instruction *
         SGLCORE_TRY(fill_parts(e, gathers ? to + m : from + m, gathers ? from + m : to + m, 0, units[m], r, own));
         r->members[m].counts = own;
     }
-    r->parts = counts;
     r->exchange.kind = gathers ? SGLEXEC_ALL_GATHER : SGLEXEC_REDUCE_SCATTER;
     r->exchange.count = 0;
     r->exchange.members = r->members;

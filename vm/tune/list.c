@@ -44,6 +44,21 @@ static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
     }
 }
 
+/* Of an exchange of many: of each member, in their order. */
+static uint64_t cut_of_each(const lister *l, const sglexec_instruction *i)
+{
+    const sglexec_operand *first = &l->program->operands.data[i->operand_first];
+    const sglexec_operand *whole = first + (i->op == SGLIR_OP_ALL_GATHER_EACH ? i->arg_count : 0);
+    int count;
+    const int64_t *units = sglexec_attr_ints(l->program, i, "units", &count);
+    uint64_t cut = 0;
+    for (uint32_t m = 0; m < i->arg_count; m++) {
+        const int64_t facts[] = { (int64_t)cut, whole[m].dims[0], elements_from(&whole[m], 1), units[m] };
+        cut = sglcore_hash_bytes(facts, sizeof facts).low;
+    }
+    return cut;
+}
+
 /* What makes each rank's part of it, or which of the channel's it is; alike where whole extents are. */
 static uint64_t cut_of(const lister *l, const sglexec_instruction *i)
 {
@@ -52,6 +67,8 @@ static uint64_t cut_of(const lister *l, const sglexec_instruction *i)
     switch (i->op) {
     case SGLIR_OP_SEND:
     case SGLIR_OP_RECEIVE: return (uint64_t)sglexec_attr_int(l->program, i, "number");
+    case SGLIR_OP_REDUCE_SCATTER_EACH:
+    case SGLIR_OP_ALL_GATHER_EACH: return cut_of_each(l, i);
     case SGLIR_OP_REDUCE_SCATTER: facts[0] = from->dims[0]; break;
     case SGLIR_OP_ALL_GATHER: facts[0] = to->dims[0]; break;
     case SGLIR_OP_ALL_TO_ALL:
