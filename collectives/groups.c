@@ -2,7 +2,7 @@
  *
  * Comes in: the ranks of a group, as all of them give them; exchanges. Goes out: a group with all the memory that its exchanges
  * will need, and exchanges in its queue. To make a group nothing is exchanged: ranks that disagree about one find out at its
- * first exchange, whose notes carry the group's hash. Odd invariant: groups stand in one list that only grows, so that the
+ * first exchange, whose notes carry the group's hash and its number, which ranks that are not in it count, too. Odd invariant: groups stand in one list that only grows, so that the
  * communication thread walks it without a lock. */
 #include <string.h>
 
@@ -50,9 +50,6 @@ static sgl_status check_ranks(sglexec_comm *comm, const char *name, const int *r
             if (ranks[i] == ranks[j])
                 return sglcore_fail(comm->env, SGL_INVALID_ARGUMENT, "group %s has rank %d twice", name, ranks[i]);
     }
-    if (*place < 0)
-        return sglcore_fail(comm->env, SGL_INVALID_ARGUMENT, "group %s lacks rank %d, which makes it", name,
-                            comm->rank);
     return SGL_OK;
 }
 
@@ -99,6 +96,10 @@ sgl_status sglcomm_group(sglexec_comm *comm, const char *name, const int *ranks,
     if (2 * comm->group_count + 2 >= comm->channels)
         return sglcore_fail(comm->env, SGL_LIMIT, "group %s: the transport has channels for %d groups", name,
                             comm->group_count);
+    if (place < 0) { /* of others: it counts */
+        comm->group_count++;
+        return SGL_OK;
+    }
     sglexec_group *group = sglcore_alloc_aligned(comm->env, sizeof *group, 64);
     if (!group) return SGL_OUT_OF_MEMORY;
     memset(group, 0, sizeof *group);

@@ -79,7 +79,8 @@ typedef struct sglexec_comm_ops {
     int (*size)(const sglexec_comm *comm);
     const char *(*host)(const sglexec_comm *comm, int rank);
 
-    /* Ranks of the world; every rank of the world calls it, with its own group, in the same order; nothing is exchanged. */
+    /* Ranks of the world; every rank of the world calls it, with its own group, or one that it is not in and that is NULL to it, in
+     * the same order; nothing is exchanged. */
     sgl_status (*group)(sglexec_comm *comm, const char *name, const int *ranks, int count, sglexec_group **group);
 
     /* ticket: to wait for. stream: of a device whose work before must be done, or NULL where memory is the host's. */

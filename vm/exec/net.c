@@ -6,13 +6,14 @@
  * WAIT run on meanwhile; of another, what is sent and what comes go through two blocks that are made with the program, which
  * serve one exchange at a time: there each is waited for at once, and a WAIT finds it ended. Odd invariant: exchanges are numbered
  * over all programs and steps of the net, as heartbeats tell them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "exec/device.h"
 #include "exec/net.h"
 
 typedef struct mesh_group {
-    sglcore_hash key; /* of the mesh and the axes */
+    sglcore_hash key; /* of the mesh, the axes, and the two ends of a channel */
     sglexec_group *group;
 } mesh_group;
 
@@ -31,6 +32,7 @@ struct sglexec_net {
 /* Of an instruction; of most, nothing. */
 typedef struct route {
     sglplan_axes axes; /* 0: no exchange */
+    int from, to;      /* of a channel, places along the axes; -1: all of them exchange */
     sglexec_group *group;
     sglexec_exchange exchange; /* without places and number */
     const int64_t *parts;      /* elements of each rank's part of what is whole, alike on all of them; NULL: of none */
@@ -120,31 +122,36 @@ sgl_status sglexec_net_broadcast(sglexec_net *net, int from, void *data, int64_t
     return exchange(net, net->world, &x);
 }
 
-static sglcore_hash key_of(const sglplan *plan, sglplan_axes axes)
+static sglcore_hash key_of(const sglplan *plan, sglplan_axes axes, int from, int to)
 {
-    int64_t facts[SGLIR_AXIS_COUNT + 1];
+    int64_t facts[SGLIR_AXIS_COUNT + 3];
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) facts[axis] = plan->mesh[axis];
     facts[SGLIR_AXIS_MICRO] = 0;
     facts[SGLIR_AXIS_COUNT] = axes;
+    facts[SGLIR_AXIS_COUNT + 1] = from;
+    facts[SGLIR_AXIS_COUNT + 2] = to;
     return sglcore_hash_bytes(facts, sizeof facts);
 }
 
-/* The group of these axes, made where it is not there. */
-static sgl_status group_of(sglexec_exchanges *e, sglplan_axes axes, sglexec_group **group)
+/* The group of these axes, or of two of its places, made where it is not there; NULL: this rank is at neither end. */
+static sgl_status group_of(sglexec_exchanges *e, sglplan_axes axes, int from, int to, sglexec_group **group)
 {
     sglexec_net *net = e->net;
-    const sglcore_hash key = key_of(&e->plan, axes);
+    const bool channel = from >= 0;
+    const sglcore_hash key = key_of(&e->plan, axes, from, to);
     for (int64_t i = 0; i < net->groups.count; i++) {
         *group = net->groups.data[i].group;
         if (sglcore_hash_equal(net->groups.data[i].key, key)) return SGL_OK;
     }
     char name[SGLPLAN_AXES_ROOM];
-    const int64_t size = sglplan_group_size(&e->plan, axes);
+    const int64_t size = channel ? 2 : sglplan_group_size(&e->plan, axes);
     int *ranks = sglcore_alloc(net->env, (size_t)size * sizeof *ranks);
     sgl_status status = ranks ? sglcore_vec_reserve(net->env, &net->groups, 1) : SGL_OUT_OF_MEMORY;
     for (int64_t i = 0; i < size && status == SGL_OK; i++)
-        ranks[i] = (int)sglplan_group_member(&e->plan, axes, e->rank, i);
-    if (status == SGL_OK) status = make_group(net, sglplan_axes_text(axes, name, sizeof name), ranks, (int)size, group);
+        ranks[i] = (int)sglplan_group_member(&e->plan, axes, e->rank, !channel ? i : i == 0 ? from : to);
+    (void)sglplan_axes_text(axes, name, sizeof name);
+    if (channel) snprintf(name + strlen(name), sizeof name - strlen(name), " %d to %d", from, to);
+    if (status == SGL_OK) status = make_group(net, name, ranks, (int)size, group);
     if (status == SGL_OK) net->groups.data[net->groups.count++] = (mesh_group){ key, *group };
     sglcore_free(net->env, ranks, (size_t)size * sizeof *ranks);
     return status;
@@ -252,7 +259,8 @@ static void need_staging(sglexec_exchanges *e, const sglexec_operand *o, uint32_
 
 static bool is_pair(const route *r) { return r->exchange.kind == SGLEXEC_SEND || r->exchange.kind == SGLEXEC_RECEIVE; }
 
-/* Of a group, the ranks along one axis, two exchange: one sends what the other receives. */
+/* Of the ranks along one axis two exchange: one sends what the other receives. They are a channel, a group of its own: what is
+ * sent one way does not wait for what comes from elsewhere. */
 static sgl_status lay_pair(sglexec_exchanges *e, const sglexec_instruction *i, route *r)
 {
     const bool sends = i->op == SGLIR_OP_SEND;
@@ -264,16 +272,22 @@ static sgl_status lay_pair(sglexec_exchanges *e, const sglexec_instruction *i, r
                                       .peer = (int)sglexec_attr_int(e->program, i, sends ? "to" : "from") };
     need_staging(e, o, 1);
     SGLCORE_TRY(make_label(e, i, &r->exchange.label));
-    const int64_t size = sglplan_group_size(&e->plan, r->axes), own = sglplan_group_place(&e->plan, r->axes, e->rank);
-    if (r->exchange.peer < size && r->exchange.peer != own) return SGL_OK;
-    return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: place %d of %lld is no other rank's", r->exchange.label,
-                        r->exchange.peer, (long long)size);
+    const int64_t size = sglplan_group_size(&e->plan, r->axes);
+    const int own = (int)sglplan_group_place(&e->plan, r->axes, e->rank), other = r->exchange.peer;
+    if (other < 0 || other >= size || other == own)
+        return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: place %d of %lld is no other rank's", r->exchange.label,
+                            other, (long long)size);
+    r->from = sends ? own : other;
+    r->to = sends ? other : own;
+    r->exchange.peer = sends; /* of the channel, whose places are its two ends */
+    return SGL_OK;
 }
 
 static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
 {
     const sglexec_instruction *i = &e->program->instructions.data[n];
     route *r = &e->routes[n];
+    r->from = r->to = -1;
     if (i->op == SGLIR_OP_COORDINATE || i->op == SGLIR_OP_SHARE) {
         const sglplan_coordinate here = sglplan_mesh_coordinate(&e->plan, e->rank);
         const int64_t at = here.at[sglexec_attr_int(e->program, i, "axis")];
@@ -362,41 +376,70 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
     return sglcore_hasher_end(&hasher);
 }
 
-/* Sets of axes over which a program exchanges, a bit each. */
-enum { AXES_WORDS = ((1 << SGLIR_AXIS_COUNT) + 63) / 64 };
-typedef struct axes_sets {
-    uint64_t words[AXES_WORDS];
-} axes_sets;
+/* Sets of what programs exchange over: of axes, a bit each; of channels along an axis, a bit for each end in the row of the other. */
+enum { AXES_WORDS = ((1 << SGLIR_AXIS_COUNT) + 63) / 64, MOST_PLACES = 64 };
+typedef uint64_t axes_set[AXES_WORDS];
+typedef uint64_t channel_set[MOST_PLACES];
 
 /* Of all ranks: those of one stage exchange over axes over which those of another do not. */
-static sgl_status tell_axes(sglexec_exchanges *e, axes_sets *of_all)
+static sgl_status unite(sglexec_net *net, uint64_t *set, int64_t words)
 {
-    sglexec_net *net = e->net;
-    const int64_t ranks = net->ops->size(net->comm);
-    const size_t bytes = (size_t)ranks * sizeof(axes_sets);
-    axes_sets own = { { 0 } }, *all = sglcore_alloc(net->env, bytes);
+    const int64_t ranks = net->ops->size(net->comm), row = words * (int64_t)sizeof *set;
+    uint64_t *all = sglcore_alloc(net->env, (size_t)(ranks * row));
     if (!all) return SGL_OUT_OF_MEMORY;
-    for (int64_t n = 0; n < e->program->instructions.count; n++)
-        own.words[e->routes[n].axes / 64] |= (uint64_t)(e->routes[n].axes != 0) << e->routes[n].axes % 64;
-    sgl_status status = sglexec_net_gather(net, &own, sizeof own, all, "telling groups");
-    *of_all = own;
-    for (int64_t i = 0; i < ranks * AXES_WORDS && status == SGL_OK; i++)
-        of_all->words[i % AXES_WORDS] |= all[i / AXES_WORDS].words[i % AXES_WORDS];
-    sglcore_free(net->env, all, bytes);
+    sgl_status status = sglexec_net_gather(net, set, row, all, "telling groups");
+    for (int64_t i = 0; i < ranks * words && status == SGL_OK; i++) set[i % words] |= all[i];
+    sglcore_free(net->env, all, (size_t)(ranks * row));
     return status;
+}
+
+static void use_group(sglexec_exchanges *e, sglplan_axes axes, int from, int to, sglexec_group *group)
+{
+    for (int64_t n = 0; n < e->program->instructions.count; n++) {
+        route *r = &e->routes[n];
+        if (r->axes == axes && r->from == from && r->to == to) r->group = group;
+    }
+}
+
+static sgl_status make_channels(sglexec_exchanges *e, sglplan_axes axis)
+{
+    channel_set set = { 0 };
+    const int size = (int)sglplan_group_size(&e->plan, axis);
+    if (size > MOST_PLACES)
+        return sglcore_fail(e->net->env, SGL_LIMIT, "%d ranks send to each other along an axis; %d are the most", size,
+                            (int)MOST_PLACES);
+    for (int64_t n = 0; n < e->program->instructions.count; n++) {
+        const route *r = &e->routes[n];
+        if (r->axes == axis && is_pair(r)) set[r->from] |= (uint64_t)1 << r->to;
+    }
+    SGLCORE_TRY(unite(e->net, set, MOST_PLACES));
+    for (int from = 0; from < size; from++) {
+        for (int to = 0; to < size; to++) {
+            sglexec_group *group;
+            if ((set[from] >> to & 1) == 0) continue;
+            SGLCORE_TRY(group_of(e, axis, from, to, &group));
+            use_group(e, axis, from, to, group);
+        }
+    }
+    return SGL_OK;
 }
 
 /* In the order of the masks: transports count groups as they are made, so that all ranks make the same. */
 sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *e)
 {
-    axes_sets sets;
-    SGLCORE_TRY(tell_axes(e, &sets));
+    axes_set together[2] = { { 0 } }; /* of all ranks, and with channels */
+    for (int64_t n = 0; n < e->program->instructions.count; n++) {
+        const route *r = &e->routes[n];
+        if (r->axes != 0) together[is_pair(r)][r->axes / 64] |= (uint64_t)1 << r->axes % 64;
+    }
+    SGLCORE_TRY(unite(e->net, together[0], 2 * AXES_WORDS));
     for (sglplan_axes axes = 1; axes < SGLPLAN_AXIS(SGLIR_AXIS_COUNT); axes++) {
         sglexec_group *group;
-        if ((sets.words[axes / 64] >> axes % 64 & 1) == 0) continue;
-        SGLCORE_TRY(group_of(e, axes, &group));
-        for (int64_t n = 0; n < e->program->instructions.count; n++)
-            if (e->routes[n].axes == axes) e->routes[n].group = group;
+        if (together[0][axes / 64] >> axes % 64 & 1) {
+            SGLCORE_TRY(group_of(e, axes, -1, -1, &group));
+            use_group(e, axes, -1, -1, group);
+        }
+        if (together[1][axes / 64] >> axes % 64 & 1) SGLCORE_TRY(make_channels(e, axes));
     }
     return SGL_OK;
 }

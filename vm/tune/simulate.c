@@ -21,23 +21,15 @@ typedef struct group {
     int32_t size;
     int64_t ended; /* meetings */
     bool called;   /* it stands among the turns */
-    bool in_lanes; /* channels lie along its axes */
     SGLCORE_VEC(meeting) meetings;
     SGLCORE_VEC(int64_t) waiting; /* ranks */
 } group;
-
-/* What a rank exchanges along the same axes goes one after another, over whichever channel. */
-typedef struct lane {
-    int64_t head; /* event: the first of its exchanges that has not ended */
-    double free;
-} lane;
 
 typedef struct actor {
     int64_t at; /* event */
     double now, exposed;
     double link;      /* when its link out is free */
     uint32_t *groups; /* per way of its list */
-    lane *lanes;      /* per way; the first one along the same axes counts */
 } actor;
 
 /* A rank that can go on, or a group whose next exchange all have begun. */
@@ -228,47 +220,10 @@ static turn take_turn(paper *p)
 /* Of a channel the sender's link alone is taken up. */
 static int64_t senders(const group *g) { return is_channel(&g->way) ? 1 : g->size; }
 
-static lane *lane_along(const paper *p, int64_t rank, sglplan_axes axes)
-{
-    uint32_t way = 0;
-    while (p->lists[rank]->ways.data[way].axes != axes) way++;
-    return &p->actors[rank].lanes[way];
-}
-
-/* The group that the rank's next exchange along these axes is of; NULL: it has none left. */
-static group *next_along(const paper *p, int64_t rank, sglplan_axes axes)
-{
-    const sgltune_list *list = p->lists[rank];
-    const int64_t head = lane_along(p, rank, axes)->head;
-    return head < list->events.count ? group_of(p, rank, &list->events.data[head]) : NULL;
-}
-
-/* Moves the lane's head from `from` on to an exchange along these axes. */
-static void seek(const paper *p, int64_t rank, sglplan_axes axes, int64_t from)
-{
-    const sgltune_list *list = p->lists[rank];
-    while (from < list->events.count &&
-           (list->events.data[from].what != SGLTUNE_BEGIN || list->ways.data[list->events.data[from].way].axes != axes))
-        from++;
-    lane_along(p, rank, axes)->head = from;
-}
-
-/* Whether its ranks have nothing else to exchange before. */
-static bool is_next(const paper *p, const group *g)
-{
-    for (int64_t place = 0; g->in_lanes && place < g->size; place++)
-        if (next_along(p, member(p, g, place), g->way.axes) != g) return false;
-    return true;
-}
-
 /* When the group's next exchange could be under way. */
 static double start_of(const paper *p, const group *g)
 {
     double start = g->meetings.data[g->ended].ready;
-    for (int64_t place = 0; g->in_lanes && place < g->size; place++) {
-        const double free = lane_along(p, member(p, g, place), g->way.axes)->free;
-        if (free > start) start = free;
-    }
     if (g->ended > 0 && g->meetings.data[g->ended - 1].end > start) start = g->meetings.data[g->ended - 1].end;
     for (int64_t place = 0; place < senders(g); place++) {
         const double link = p->actors[member(p, g, place)].link;
@@ -281,28 +236,11 @@ static double start_of(const paper *p, const group *g)
 static void call_group(paper *p, group *g)
 {
     if (g->called || g->ended == g->meetings.count || g->meetings.data[g->ended].arrived < g->size) return;
-    if (!is_next(p, g)) return;
     g->called = true;
     put_turn(p, (turn){ .at = start_of(p, g),
                         .ends = true,
                         .of = g - p->groups.data,
                         .order = g->meetings.data[g->ended].first });
-}
-
-/* The exchange has ended, and its ranks' next ones along the same axes may have their turns. */
-static void leave_lanes(paper *p, group *g, double end)
-{
-    const sglplan_axes axes = g->way.axes;
-    for (int64_t place = 0; g->in_lanes && place < g->size; place++) {
-        const int64_t rank = member(p, g, place);
-        lane *l = lane_along(p, rank, axes);
-        l->free = end;
-        seek(p, rank, axes, l->head + 1);
-    }
-    for (int64_t place = 0; g->in_lanes && place < g->size; place++) {
-        group *next = next_along(p, member(p, g, place), axes);
-        if (next) call_group(p, next);
-    }
 }
 
 /* Others may have taken the links meanwhile: then its turn comes later. */
@@ -321,7 +259,6 @@ static void end_meeting(paper *p, group *g, double at)
     for (int64_t i = 0; i < g->waiting.count; i++) /* who waits for a later one comes back */
         put_turn(p, (turn){ .at = p->actors[g->waiting.data[i]].now, .of = g->waiting.data[i] });
     g->waiting.count = 0;
-    leave_lanes(p, g, m->end);
     call_group(p, g);
 }
 
@@ -372,28 +309,20 @@ static sgl_status run_rank(paper *p, int64_t rank)
 
 /* ---- who waits for whom ----------------------------------------------------------------------------------------------- */
 
-static bool has_begun(const paper *p, const group *g, int64_t rank)
+/* A rank of the group that has not begun its next exchange. */
+static int64_t missing(const paper *p, const group *g)
 {
-    const sgltune_list *list = p->lists[rank];
-    int64_t begun = 0;
-    for (int64_t i = 0; i < p->actors[rank].at; i++) {
-        const sgltune_event *e = &list->events.data[i];
-        begun += e->what == SGLTUNE_BEGIN && group_of(p, rank, e) == g;
+    for (int64_t place = 0; place < g->size; place++) {
+        const int64_t rank = member(p, g, place);
+        const sgltune_list *list = p->lists[rank];
+        int64_t begun = 0;
+        for (int64_t i = 0; i < p->actors[rank].at; i++) {
+            const sgltune_event *e = &list->events.data[i];
+            begun += e->what == SGLTUNE_BEGIN && group_of(p, rank, e) == g;
+        }
+        if (begun <= g->ended) return rank;
     }
-    return begun > g->ended;
-}
-
-/* For whom the rank waits in the group's next exchange: who has not begun it, or has something else to exchange before. */
-static int64_t missing(const paper *p, const group *g, int64_t rank)
-{
-    for (int64_t place = 0; place < g->size; place++)
-        if (!has_begun(p, g, member(p, g, place))) return member(p, g, place);
-    for (int64_t place = 0; g->in_lanes && place < g->size; place++) {
-        const int64_t other = member(p, g, place);
-        if (other != rank && next_along(p, other, g->way.axes) != g) return other;
-    }
-    const group *before = g->in_lanes ? next_along(p, rank, g->way.axes) : NULL;
-    return before && before != g ? missing(p, before, rank) : g->base;
+    return g->base;
 }
 
 /* From one rank that cannot go on to the one that it waits for, until one comes again or has ended its list. */
@@ -411,7 +340,7 @@ static sgl_status add_circle(const paper *p, int64_t rank, sglcore_text *text)
         }
         const uint32_t of = list->events.data[at].of;
         seen[rank] = true;
-        const int64_t next = missing(p, group_of(p, rank, &list->events.data[of]), rank);
+        const int64_t next = missing(p, group_of(p, rank, &list->events.data[of]));
         status = sglcore_text_add(p->env, text, " waits in %s for rank %lld", label_of(p, rank, of), (long long)next);
         rank = next;
         if (status == SGL_OK && !seen[rank] && p->actors[rank].at < p->lists[rank]->events.count)
@@ -440,37 +369,11 @@ static sgl_status find_groups(paper *p)
         const sgltune_list *list = p->lists[rank];
         actor *a = &p->actors[rank];
         a->groups = sglcore_arena_alloc(&p->arena, (size_t)(list->ways.count + 1) * sizeof *a->groups);
-        a->lanes = sglcore_arena_alloc(&p->arena, (size_t)(list->ways.count + 1) * sizeof *a->lanes);
-        if (!a->groups || !a->lanes) return SGL_OUT_OF_MEMORY;
+        if (!a->groups) return SGL_OUT_OF_MEMORY;
         for (int64_t w = 0; w < list->ways.count; w++)
             SGLCORE_TRY(find_group(p, rank, &list->ways.data[w], &a->groups[w]));
     }
     return SGL_OK;
-}
-
-static bool is_channel_along(const paper *p, sglplan_axes axes)
-{
-    for (int64_t i = 0; i < p->groups.count; i++)
-        if (is_channel(&p->groups.data[i].way) && p->groups.data[i].way.axes == axes) return true;
-    return false;
-}
-
-static void open_lanes(paper *p)
-{
-    bool known[1 << SGLIR_AXIS_COUNT] = { false }, channels[1 << SGLIR_AXIS_COUNT] = { false };
-    for (int64_t i = 0; i < p->groups.count; i++) {
-        group *g = &p->groups.data[i];
-        if (!known[g->way.axes]) channels[g->way.axes] = is_channel_along(p, g->way.axes);
-        known[g->way.axes] = true;
-        g->in_lanes = channels[g->way.axes];
-    }
-    for (int64_t rank = 0; rank < p->ranks; rank++) {
-        const sgltune_list *list = p->lists[rank];
-        for (int64_t w = 0; w < list->ways.count; w++) {
-            p->actors[rank].lanes[w] = (lane){ .free = 0 };
-            if (channels[list->ways.data[w].axes]) seek(p, rank, list->ways.data[w].axes, 0);
-        }
-    }
 }
 
 static sgl_status run_all(paper *p)
@@ -495,10 +398,7 @@ sgl_status sgltune_simulate(sglcore_env *env, const sglplan *plan, int64_t ranks
     paper p = { .env = env, .plan = plan, .ranks = ranks, .lists = lists, .arena = { .env = env } };
     p.actors = sglcore_arena_alloc(&p.arena, (size_t)ranks * sizeof *p.actors);
     sgl_status status = p.actors ? find_groups(&p) : SGL_OUT_OF_MEMORY;
-    if (status == SGL_OK) {
-        open_lanes(&p);
-        status = run_all(&p);
-    }
+    if (status == SGL_OK) status = run_all(&p);
     for (int64_t rank = 0; rank < ranks && status == SGL_OK && times; rank++)
         times[rank] = (sgltune_times){ .step = p.actors[rank].now, .exposed = p.actors[rank].exposed };
     for (int64_t g = 0; g < p.groups.count; g++) {
