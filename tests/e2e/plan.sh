@@ -125,6 +125,18 @@ done
     run 1 plan "$LLAMA" $TINY $FOUR --set plan.schedule=1f1b --set plan.cut=blocks.7
     says err "'blocks.7' is no module" 'blocks.0, blocks.1, blocks.2, blocks.3'
 }
+# And idles as it should: where arithmetic is all that takes time, gpipe and 1f1b alike, the others less.
+for schedule in gpipe 1f1b interleaved zero-bubble; do
+    plan --mesh pp=4 --set layers=8 --set dim=32 --set ffn=96 --set seq=32 --set batch=16 --set plan.micro=8 \
+        --set plan.schedule=$schedule --machine tflops=0.001,gbytes_s=1000,latency_us=0.01,gbps=1000
+    eval "step_$(echo "$schedule" | tr -d -)=$(sed -n 's/^a step on .*: \([0-9.e-]*\) s, of which.*/\1/p' out)"
+done
+# shellcheck disable=SC2154
+{
+    holds "$step_1f1b < 1.01 * $step_gpipe && $step_gpipe < 1.01 * $step_1f1b"
+    holds "$step_interleaved < 0.95 * $step_1f1b"
+    holds "$step_zerobubble < 0.9 * $step_1f1b"
+}
 recipe 'sgl.plan.pipeline { stages = 2, schedule = "zerobubble" }'
 run 1 plan recipe.lua
 says err 'recipe.lua:8' "not 'zerobubble'" "did you mean 'zero-bubble'"

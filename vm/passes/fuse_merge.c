@@ -114,6 +114,16 @@ static bool accumulates(merger *m, uint32_t id)
     return false;
 }
 
+/* The turn of a pipeline's stage in which the cluster runs, 0: none. */
+static uint32_t turn_of(merger *m, uint32_t id)
+{
+    const sglpass_fuse_cluster *c = cluster_at(m, id);
+    uint32_t turn = 0;
+    for (uint32_t i = 0; i < c->member_count && turn == 0; i++)
+        turn = m->f->g->origins.data[sglir_node_at(m->f->g, c->members[i])->origin].turn;
+    return turn;
+}
+
 /* Two that pay into carries stay apart: together the first gradient would wait, whole, for the second. */
 static void propose(merger *m, uint32_t a, uint32_t b)
 {
@@ -125,6 +135,7 @@ static void propose(merger *m, uint32_t a, uint32_t b)
     const sglpass_fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
     if (x->region != y->region || x->member_count + y->member_count > MOST_MEMBERS) return;
     if (accumulates(m, a) && accumulates(m, b)) return;
+    if (turn_of(m, a) != turn_of(m, b)) return;
     double gain = saved_between(m, a, b) + saved_between(m, b, a) + saved_by_sharing(m, a, b);
     push(m, (candidate){ gain, x->member_count + y->member_count, a, b, x->version, y->version });
 }
