@@ -65,6 +65,19 @@ static int64_t bytes_of(const placer *p, sglir_id value) { return sglir_bytes(sg
 /* A view that can go along with what it shows; an order is a use of its own. */
 static bool goes_along(const sglir_node *node) { return sglpass_is_view(node) && node->op != SGLIR_OP_AFTER; }
 
+/* A view of what the exchange `made` makes, which is there with it: no order stands between them. */
+static bool shows(const placer *p, const sglir_node *node, sglir_id *made)
+{
+    while (goes_along(node)) {
+        const sglir_node *maker = sglir_maker(from(p), sglir_arg(from(p), node, 0));
+        if (maker == NULL) return false;
+        node = maker;
+        *made = (sglir_id)(maker - from(p)->nodes.data);
+        if (is_exchange(maker)) return true;
+    }
+    return false;
+}
+
 /* ---- uses ------------------------------------------------------------------------------------------------------- */
 
 static void use(placer *p, sglir_id value, int64_t position)
@@ -341,12 +354,11 @@ static sgl_status move_views(timeline *t, const sglir_region *region)
     for (int64_t n = 0; n < t->count; n++) {
         const sglir_id id = region->nodes.data[n];
         const sglir_node *node = node_at(p, id);
-        if (!p->live[id] || !goes_along(node)) continue;
-        const sglir_value *root = sglir_value_at(from(p), p->views[sglir_arg(from(p), node, 0)].root);
-        if (root->node == SGLIR_NONE || root->region != t->region || !is_exchange(node_at(p, root->node))) continue;
+        sglir_id made = SGLIR_NONE;
+        if (!p->live[id] || !shows(p, node, &made) || node_at(p, made)->region != t->region) continue;
         for (int64_t i = 0; i < t->exchanges.count; i++) {
             const exchange *x = &t->exchanges.data[i];
-            if (x->node != root->node) continue;
+            if (x->node != made) continue;
             if (node->op == SGLIR_OP_WAIT)
                 SGLCORE_TRY(sglcore_vec_push(from(p)->env, &t->waits, id));
             else
@@ -420,9 +432,8 @@ static bool stays(const timeline *t, sglir_id id, int64_t position)
         for (int64_t i = 0; i < t->exchanges.count; i++)
             if (t->exchanges.data[i].node == id) return t->exchanges.data[i].begin == position;
     }
-    if (!goes_along(node)) return true;
-    const sglir_value *root = sglir_value_at(from(t->p), t->p->views[sglir_arg(from(t->p), node, 0)].root);
-    return root->node == SGLIR_NONE || root->region != t->region || !is_exchange(node_at(t->p, root->node));
+    sglir_id made = SGLIR_NONE;
+    return !shows(t->p, node, &made) || node_at(t->p, made)->region != t->region;
 }
 
 static sgl_status plan_region(timeline *t, const sglir_region *region)
