@@ -400,7 +400,7 @@ typedef struct sgl_machine {
     double link_latency_s, link_bytes_per_s;
 } sgl_machine;
 typedef struct sgl_foresight {
-    int64_t ranks, programs;  /* of the mesh; looked at: ranks with equal parts have equal ones */
+    int64_t ranks, programs;  /* of the mesh; how many were planned: ranks with equal parts have equal ones */
     double step_s, exposed_s; /* the longest of a rank: a step, and what of it is spent waiting for exchanges */
 } sgl_foresight;
 /* Plans all ranks of the plan's mesh, but for those of which the session has a program, and runs a step of them on paper, nothing

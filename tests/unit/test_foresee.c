@@ -132,7 +132,7 @@ static void test_as_each_by_itself(void **state)
     }
 }
 
-/* What a rank would do is asked of a device that has no passes left to run: a plan that is refused from then on. */
+/* What the session has frozen needs no pass: an interrupt, which stops any, does not stop it. */
 static void test_frozen_is_taken(void **state)
 {
     (void)state;

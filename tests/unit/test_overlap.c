@@ -1,8 +1,9 @@
-/* test_overlap.c -- what ranks exchange while they compute costs no time of its own: a backward of timed waits in the place of
- * kernels, whose gradients are summed over a shaped link that needs about as long.
+/* test_overlap.c -- what ranks exchange while they compute costs no time of its own: a backward of timed waits in the
+ * place of kernels, whose gradients are summed over a shaped link that needs about as long.
  *
- * In: one graph, built with and without the pass schedule. Out: the best step of a few of either, held against the time of the
- * kernels alone and of the link alone, and against what the simulator says of it before it runs. Neither kernels nor the link use the CPU, so that ranks need no cores of their own.
+ * In: one graph, built with and without the pass schedule. Out: the best step of a few of either, held against the time
+ * of the kernels alone and of the link alone, and against what the simulator says of it before it runs. Neither kernels
+ * nor the link use the CPU, so that ranks need no cores of their own.
  * ctest: serial */
 #include "exec/profile.h"
 #include "net_rig.h"

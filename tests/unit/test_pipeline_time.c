@@ -1,8 +1,9 @@
 /* test_pipeline_time.c -- stages idle as the formulas of their schedules say: on paper, and in a run of all ranks.
  *
- * In: a chain of equal modules, one to a stage or chunk of a stage, trained in micro-batches; every rank's program from the whole pipeline of passes.
- * Out: the share of a step in which a stage does nothing, of the simulator and of the clock, held against the formula. A product
- * takes a given time and no CPU, whatever else runs none, so that ranks need no cores of their own.
+ * In: a chain of equal modules, one to a stage or chunk of a stage, trained in micro-batches; every rank's program from
+ * the whole pipeline of passes. Out: the share of a step in which a stage does nothing, of the simulator and of the
+ * clock, held against the formula. A product takes a given time and no CPU, whatever else runs none, so that ranks need
+ * no cores of their own.
  * ctest: serial */
 #include "net_rig.h"
 #include "tune/list.h"

@@ -1,5 +1,6 @@
-/* test_stages.c -- stages of a pipeline: whatever the stages, micro-batches and schedule, the numbers are those of one rank; every
- * state is kept by one stage; a send waits for its receive, and still all ranks come through. All ranks run under the plain interpreter, each in a thread. ctest: timeout 600 */
+/* test_stages.c -- stages of a pipeline: whatever the stages, micro-batches and schedule, the numbers are those of one
+ * rank; every state is kept by one stage; a send waits for its receive, and still all ranks come through. All ranks run
+ * under the plain interpreter, each in a thread. ctest: timeout 600 */
 #include "fault.h"
 
 #include <stdio.h>

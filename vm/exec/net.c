@@ -279,7 +279,7 @@ static sgl_status lay_pair(sglexec_exchanges *e, const sglexec_instruction *i, r
                             other, (long long)size);
     r->from = sends ? own : other;
     r->to = sends ? other : own;
-    r->exchange.peer = sends; /* of the channel, whose places are its two ends */
+    r->exchange.peer = sends ? 1 : 0; /* of the channel, whose places are its two ends */
     return SGL_OK;
 }
 
@@ -376,7 +376,8 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
     return sglcore_hasher_end(&hasher);
 }
 
-/* Sets of what programs exchange over: of axes, a bit each; of channels along an axis, a bit for each end in the row of the other. */
+/* Sets of what programs exchange over: of axes, a bit each; of channels along an axis: row `from` has
+ * a bit for each `to`. */
 enum { AXES_WORDS = ((1 << SGLIR_AXIS_COUNT) + 63) / 64, MOST_PLACES = 64 };
 typedef uint64_t axes_set[AXES_WORDS];
 typedef uint64_t channel_set[MOST_PLACES];

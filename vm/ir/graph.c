@@ -120,9 +120,7 @@ static uint32_t intern(sglir_graph *g, const char *text)
 static void put_origin(sglir_graph *g, sglir_origin origin)
 {
     const sglir_origin *now = &g->origins.data[g->origin];
-    if (origin.turn == 0) origin.turn = g->turn;
-    if (now->file == origin.file && now->line == origin.line && now->scope == origin.scope &&
-        now->pass == origin.pass && now->turn == origin.turn)
+    if (now->file == origin.file && now->line == origin.line && now->scope == origin.scope && now->pass == origin.pass)
         return;
     if (sglir_stick(g, sglcore_vec_push(g->env, &g->origins, origin)) != SGL_OK) return;
     g->origin = (uint32_t)(g->origins.count - 1);
@@ -130,15 +128,7 @@ static void put_origin(sglir_graph *g, sglir_origin origin)
 
 void sglir_set_origin(sglir_graph *g, const char *file, int line, const char *scope, const char *pass)
 {
-    sglir_set_origin_turn(g, file, line, scope, pass, 0);
-}
-
-void sglir_set_origin_turn(sglir_graph *g, const char *file, int line, const char *scope, const char *pass,
-                           uint32_t turn)
-{
-    sglir_origin origin = {
-        .file = intern(g, file), .line = line, .scope = intern(g, scope), .pass = intern(g, pass), .turn = turn
-    };
+    sglir_origin origin = { .file = intern(g, file), .line = line, .scope = intern(g, scope), .pass = intern(g, pass) };
     if (g->status == SGL_OK) put_origin(g, origin);
 }
 
@@ -174,6 +164,16 @@ const char *sglir_origin_text(const sglir_graph *g, uint32_t origin, char *text,
     else
         put_text(text, size, "%s%s%s", pass, of, file);
     return text;
+}
+
+void sglir_keep_apart(sglir_graph *g, int64_t first, const sglir_node *as)
+{
+    const uint16_t epoch = as->epoch; /* `as` may lie in g */
+    const uint32_t turn = as->turn;
+    for (int64_t n = first; n < g->nodes.count; n++) {
+        g->nodes.data[n].epoch = epoch;
+        g->nodes.data[n].turn = turn;
+    }
 }
 
 /* ---- inputs and outputs --------------------------------------------------------------------------------------- */

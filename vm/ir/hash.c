@@ -88,6 +88,7 @@ static void add_node(sglcore_hasher *h, const sglir_graph *g, const sglir_node *
 {
     sglcore_hasher_string(h, sglir_ops[node->op].name);
     sglcore_hasher_u64(h, node->epoch);
+    sglcore_hasher_u64(h, node->turn);
     sglcore_hasher_u64(h, node->arg_count);
     for (uint32_t i = 0; i < node->arg_count; i++) add_value(h, g, node->region, sglir_arg(g, node, i));
     sglir_named named[SGLIR_MOST_ATTRS];

@@ -151,9 +151,11 @@ typedef struct sglir_whole {
     int64_t dims[SGL_MAX_RANK], starts[SGL_MAX_RANK];
 } sglir_whole;
 
+enum { SGLIR_MOST_TURNS = 1 << 20 };
 typedef struct sglir_node {
     uint16_t op;
-    uint16_t epoch;                /* of a recomputed clone; nodes of different epochs never merge */
+    uint16_t epoch; /* of a recomputed clone; nodes of different epochs never merge */
+    uint32_t turn;  /* of a pipeline's stage, 1, 2, ..., taken one after another; 0: it goes where it fits */
     uint32_t arg_first, arg_count; /* graph->args */
     sglir_id out_first;            /* results are consecutive values */
     uint32_t out_count;
@@ -172,14 +174,12 @@ typedef struct sglir_region {
     SGLCORE_VEC(sglir_id) results;
 } sglir_region;
 
-/* Where a node came from: a script line, the module path, and for what a pass made, that pass; and which turn of a pipeline's
- * stage it belongs to (passes/stages.h): turns are taken one after another. */
+/* Where a node came from: a script line, the module path, and for what a pass made, that pass. */
 typedef struct sglir_origin {
     uint32_t file;  /* interned; 0: none */
     int32_t line;   /* 0: none */
     uint32_t scope; /* interned module path "blocks.0.attn" */
     uint32_t pass;  /* interned name of the pass that made it, 0: traced */
-    uint32_t turn;  /* 1, 2, ...; 0: of none */
 } sglir_origin;
 
 /* What the graph gives back. UPDATE: the new value of the state that the INPUT of this name reads. */
@@ -222,7 +222,6 @@ typedef struct sglir_graph {
     int64_t arena_lower_bound;  /* largest sum of live bytes, after `memory` */
     SGLCORE_VEC(sglir_id) open; /* stack of regions being built */
     uint32_t origin;            /* of the nodes that are emitted now */
-    uint32_t turn;              /* of the origins that are set now and say none */
 } sglir_graph;
 
 sgl_status sglir_graph_new(sglcore_env *env, const char *name, sglir_graph **graph);
@@ -262,6 +261,9 @@ void sglir_region_abandon(sglir_graph *g, int64_t open);
 sglir_id sglir_build(sglir_graph *g, sglir_op op, const sglir_id *args, int arg_count, const sglir_named *attrs,
                      int attr_count, sglir_id *out);
 
+/* What nodes from number `first` on do in the place of one of another graph is kept apart as that was: epoch and turn. */
+void sglir_keep_apart(sglir_graph *g, int64_t first, const sglir_node *as);
+
 /* Inputs and outputs. A name is given once per graph. */
 sglir_id sglir_input(sglir_graph *g, sgl_role role, const char *name, const sglir_type *type);
 void sglir_output_add(sglir_graph *g, sglir_output_role role, const char *name, sglir_id value);
@@ -274,8 +276,6 @@ void sglir_set_whole(sglir_graph *g, sglir_id value, const sglir_whole *whole);
 void sglir_recompute(sglir_graph *g, const char *path);
 
 void sglir_set_origin(sglir_graph *g, const char *file, int line, const char *scope, const char *pass);
-void sglir_set_origin_turn(sglir_graph *g, const char *file, int line, const char *scope, const char *pass,
-                           uint32_t turn);
 void sglir_set_origin_of(sglir_graph *g, const sglir_origin *origin, const sglir_graph *from); /* strings re-interned */
 /* The place of `node` of `from` (which may be g), made by this pass; what autodiff has made stays autodiff's, whoever
  * works it over, so that forward and backward can be told apart to the end. */

@@ -31,7 +31,7 @@ static bool check_results(sglir_parser *p, const sglir_statement *s)
 static bool emit(sglir_parser *p, sglir_statement *s)
 {
     sglir_graph *g = p->g;
-    sglir_set_origin_turn(g, s->file, (int)s->line, s->scope, s->pass, (uint32_t)s->turn);
+    sglir_set_origin(g, s->file, (int)s->line, s->scope, s->pass);
     int64_t before = g->nodes.count;
     sglir_emit_regions(g, s->op, s->args.data, (int)s->args.count, s->attrs, s->attr_count, s->regions.data,
                        (int)s->regions.count, NULL);
@@ -42,6 +42,7 @@ static bool emit(sglir_parser *p, sglir_statement *s)
     if (!check_results(p, s)) return false;
     sglir_node *node = &g->nodes.data[before];
     node->epoch = (uint16_t)s->epoch;
+    node->turn = (uint32_t)s->turn;
     node->work_bytes = s->work_bytes;
     node->work_offset = s->work_offset;
     for (uint32_t i = 0; i < node->out_count; i++) {

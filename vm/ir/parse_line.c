@@ -327,11 +327,12 @@ static bool parse_work(sglir_parser *p, sglir_statement *s)
            sglir_lex_int(&p->lexer, 0, INT64_MAX, &s->work_offset);
 }
 
-/* epoch 1 work 64 in arena+96 @"llama.lua":42 scope "embed" pass "autodiff" turn 2, each of them or none */
+/* epoch 1 turn 2 work 64 in arena+96 @"llama.lua":42 scope "embed" pass "autodiff", each of them or none */
 static bool parse_origin(sglir_parser *p, sglir_statement *s)
 {
     sglir_lexer *lexer = &p->lexer;
     if (sglir_lex_take_word(lexer, "epoch") && !sglir_lex_int(lexer, 0, UINT16_MAX, &s->epoch)) return false;
+    if (sglir_lex_take_word(lexer, "turn") && !sglir_lex_int(lexer, 0, SGLIR_MOST_TURNS, &s->turn)) return false;
     if (sglir_lex_take_word(lexer, "work") && !parse_work(p, s)) return false;
     if (sglir_lex_take_sign(lexer, '@') && !(sglir_lex_string(lexer, &s->file) && sglir_lex_sign(lexer, ':') &&
                                              sglir_lex_int(lexer, 0, INT32_MAX, &s->line))) {
@@ -339,7 +340,6 @@ static bool parse_origin(sglir_parser *p, sglir_statement *s)
     }
     if (sglir_lex_take_word(lexer, "scope") && !sglir_lex_string(lexer, &s->scope)) return false;
     if (sglir_lex_take_word(lexer, "pass") && !sglir_lex_string(lexer, &s->pass)) return false;
-    if (sglir_lex_take_word(lexer, "turn") && !sglir_lex_int(lexer, 0, UINT32_MAX, &s->turn)) return false;
     return lexer->status == SGL_OK;
 }
 

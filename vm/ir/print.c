@@ -199,7 +199,6 @@ static void put_origin(printer *p, const sglir_origin *origin)
         PUT(p, " pass ");
         put_string(p, sglcore_string(strings, origin->pass));
     }
-    if (origin->turn != 0) PUT(p, " turn %u", (unsigned)origin->turn);
 }
 
 static void put_node(printer *p, sglir_id id)
@@ -219,6 +218,7 @@ static void put_node(printer *p, sglir_id id)
         put_typed(p, node->out_first + i);
     }
     if (node->epoch != 0) PUT(p, " epoch %u", (unsigned)node->epoch);
+    if (node->turn != 0) PUT(p, " turn %u", (unsigned)node->turn);
     if (node->work_bytes != 0) {
         PUT(p, " work %lld in arena+%lld", (long long)node->work_bytes, (long long)node->work_offset);
     }

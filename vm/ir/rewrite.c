@@ -170,6 +170,7 @@ static void copy_op(const visit *v, sglir_id id, id_room *room)
     if (to->status != SGL_OK) return;
     sglir_node *copy = &to->nodes.data[to->nodes.count - 1];
     copy->epoch = node->epoch;
+    copy->turn = node->turn;
     copy->work_offset = node->work_offset;
     copy->work_bytes = node->work_bytes;
     for (uint32_t i = 0; i < node->out_count; i++) copy_value(rewrite, node->out_first + i, outs[i]);
@@ -204,8 +205,8 @@ void sglir_set_origin_made(sglir_graph *g, const sglir_graph *from, sglir_id nod
 {
     const sglir_origin origin = from->origins.data[sglir_node_at(from, node)->origin]; /* g may be from, and grows */
     if (sglir_is_made_by(from, sglir_node_at(from, node), "autodiff")) pass = "autodiff";
-    sglir_set_origin_turn(g, sglcore_string(from->strings, origin.file), origin.line,
-                          sglcore_string(from->strings, origin.scope), pass, origin.turn);
+    sglir_set_origin(g, sglcore_string(from->strings, origin.file), origin.line,
+                     sglcore_string(from->strings, origin.scope), pass);
 }
 
 static void visit_node(const visit *v, sglir_id id)

@@ -21,7 +21,7 @@
  *
  *     %6 = input() {...} : f32[4,64]{dp:0} of [8,64] from [4,0]
  *
- * Behind the pass may stand the turn of a pipeline's stage, `turn 2`.
+ * Behind the epoch may stand the turn of a pipeline's stage, `turn 2`.
  *
  * Values are numbered densely in the order in which they appear. An attribute that is zero or empty, and is so by
  * default, is not written. Read, any attribute that has a default may be left out, and so may the types and all that

@@ -1,14 +1,14 @@
 /* autodiff.c -- expands `grad` nodes, graph to graph: of, wrt... become d of / d wrt, in ordinary nodes.
  *
  * In: a graph with grad nodes. Out: the same without any, and without stop_gradient, which then has said all it had to
- * say; so have scale and unscale, which become products: by now the types have told that a gradient is unscaled once. All grads go together: (1) the composites on the path of any (autodiff_path.c) whose derivative is that of their
+ * say; so have scale and unscale, which become products: by now the types have told that a gradient is unscaled once.
+ * All grads go together: (1) the composites on the path of any (autodiff_path.c) whose derivative is that of their
  * decomposition are taken apart, round by round until none is left; (2) one walk expands each grad where it stands: the
  * path is walked backwards, each op's rule (vjp_*.c) emits the gradients of its arguments, and these are summed as they
  * come. A grad of a grad finds the inner one expanded; where that expansion holds composites on the outer path, the
- * outer one waits for another turn of (1) and (2).
- * A loop or branch whose gradient needs what stood in it is made anew by its rule, with results that keep that
- * (vjp_control.c); the next walk puts the new node in the place of the old one.
- * Odd invariant: in (1) an inner grad counts as an op of its arguments, so its path belongs to the outer one's. */
+ * outer one waits for another turn of (1) and (2). A loop or branch whose gradient needs what stood in it is made anew
+ * by its rule, with results that keep that (vjp_control.c); the next walk puts the new node in the place of the old
+ * one. Odd invariant: in (1) an inner grad counts as an op of its arguments, so its path belongs to the outer one's. */
 #include <string.h>
 
 #include "core/broken.h"

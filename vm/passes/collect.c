@@ -1,11 +1,11 @@
 /* collect.c -- what ranks sum together leaves in buckets.
  *
- * In: a graph of one rank in which a sum over ranks is taken of a PACK: all gradients of a section, once the last of them is
- * there. Out: the same sums, bucket by bucket: runs of the pack's arguments of at least plan.bucket bytes, from its end, each
- * summed as soon as its last argument is there, and a PACK of the results. A gradient that fills a bucket alone is summed where
- * it lies; only small ones are packed. Each element is summed in the group's order as before: the bits stay. What is there all at
- * once (made by one loop) stays one exchange. Exchanges of parts: collect_parts.c. Odd invariant: all ranks cut alike, since a pack holds whole values only, whose
- * extents they have alike. */
+ * In: a graph of one rank in which a sum over ranks is taken of a PACK: all gradients of a section, once the last of
+ * them is there. Out: the same sums, bucket by bucket: runs of the pack's arguments of at least plan.bucket bytes, from
+ * its end, each summed as soon as its last argument is there, and a PACK of the results. A gradient that fills a bucket
+ * alone is summed where it lies; only small ones are packed. Each element is summed in the group's order as before: the
+ * bits stay. What is there all at once (made by one loop) stays one exchange. Exchanges of parts: collect_parts.c. Odd
+ * invariant: all ranks cut alike, since a pack holds whole values only, whose extents they have alike. */
 #include "passes/collect_parts.h"
 
 /* A run of arguments of a pack. */

@@ -71,7 +71,7 @@ static bool rule_decompose(sglir_rewrite *rewrite, sglir_id id)
     if (node->op == SGLIR_OP_UNPACK && !parts_have_bytes(rewrite->from, node)) {
         int64_t before = g->nodes.count;
         slice_parts(rewrite, node);
-        for (int64_t n = before; n < g->nodes.count; n++) g->nodes.data[n].epoch = node->epoch;
+        sglir_keep_apart(g, before, node);
         state->changed = true;
         return true;
     }
@@ -85,7 +85,7 @@ static bool rule_decompose(sglir_rewrite *rewrite, sglir_id id)
     for (uint32_t i = 0; i < node->arg_count; i++) args[i] = rewrite->map[sglir_arg(rewrite->from, node, i)];
     int64_t before = g->nodes.count;
     sglir_compose_rule((sglir_op)node->op)(g, rewrite->from, node, args, rewrite->map + node->out_first);
-    for (int64_t n = before; n < g->nodes.count; n++) g->nodes.data[n].epoch = node->epoch;
+    sglir_keep_apart(g, before, node);
     check_results(rewrite, node);
     sglcore_free(g->env, args, bytes);
     state->changed = true;

@@ -60,7 +60,7 @@ static sglir_id emit_op(emitter *e, const sglir_node *node, const sglir_id *args
 {
     set_origin(e, node);
     sglir_id id = sglir_emit(e->to, (sglir_op)node->op, args, (int)node->arg_count, named, count, NULL);
-    if (id != SGLIR_NONE) e->to->nodes.data[e->to->nodes.count - 1].epoch = node->epoch;
+    if (id != SGLIR_NONE) sglir_keep_apart(e->to, e->to->nodes.count - 1, node);
     return id;
 }
 
@@ -175,6 +175,7 @@ static void emit_node(emitter *e, const sglpass_fuse_cluster *c, sglir_id *args,
     sglir_named attrs[] = { SGLIR_INTS("domain", d->axes, d->extents), SGLIR_I("inner", inner) };
     set_origin(e, sglir_node_at(f->g, c->members[c->member_count - 1]));
     sglir_emit_regions(e->to, SGLIR_OP_FUSED, args, (int)c->read_count, attrs, 2, &region, 1, ids);
+    if (e->to->status == SGL_OK) e->to->nodes.data[e->to->nodes.count - 1].turn = sglpass_fuse_turn_of(f, c);
     for (int64_t i = 0; i < f->results.count && e->to->status == SGL_OK; i++)
         e->rewrite->map[f->results.data[i]] = ids[i];
 }

@@ -114,17 +114,21 @@ static bool accumulates(merger *m, uint32_t id)
     return false;
 }
 
-/* The turn of a pipeline's stage in which the cluster runs, 0: none. */
-static uint32_t turn_of(merger *m, uint32_t id)
+/* The turn of a pipeline's stage in which the cluster runs, 0: it goes where it fits. */
+uint32_t sglpass_fuse_turn_of(const sglpass_fusion *f, const sglpass_fuse_cluster *c)
 {
-    const sglpass_fuse_cluster *c = cluster_at(m, id);
     uint32_t turn = 0;
-    for (uint32_t i = 0; i < c->member_count && turn == 0; i++)
-        turn = m->f->g->origins.data[sglir_node_at(m->f->g, c->members[i])->origin].turn;
+    for (uint32_t i = 0; i < c->member_count && turn == 0; i++) turn = sglir_node_at(f->g, c->members[i])->turn;
     return turn;
 }
 
-/* Two that pay into carries stay apart: together the first gradient would wait, whole, for the second. */
+static bool take_turns(merger *m, uint32_t a, uint32_t b)
+{
+    const uint32_t x = sglpass_fuse_turn_of(m->f, cluster_at(m, a)), y = sglpass_fuse_turn_of(m->f, cluster_at(m, b));
+    return x != 0 && y != 0 && x != y;
+}
+
+/* Two that pay into carries stay apart: together the first gradient would wait, whole, for the second; and two of different turns. */
 static void propose(merger *m, uint32_t a, uint32_t b)
 {
     if (a > b) {
@@ -135,7 +139,7 @@ static void propose(merger *m, uint32_t a, uint32_t b)
     const sglpass_fuse_cluster *x = cluster_at(m, a), *y = cluster_at(m, b);
     if (x->region != y->region || x->member_count + y->member_count > MOST_MEMBERS) return;
     if (accumulates(m, a) && accumulates(m, b)) return;
-    if (turn_of(m, a) != turn_of(m, b)) return;
+    if (take_turns(m, a, b)) return;
     double gain = saved_between(m, a, b) + saved_between(m, b, a) + saved_by_sharing(m, a, b);
     push(m, (candidate){ gain, x->member_count + y->member_count, a, b, x->version, y->version });
 }

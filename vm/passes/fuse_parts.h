@@ -110,6 +110,7 @@ sglir_id sglpass_fuse_stripped(const sglpass_fusion *f, sglir_id value);
 sgl_status sglpass_fuse_make_clusters(sglpass_fusion *f);
 uint32_t sglpass_fuse_find(sglpass_fusion *f, uint32_t cluster);
 uint32_t sglpass_fuse_stamp(sglpass_fusion *f);
+uint32_t sglpass_fuse_turn_of(const sglpass_fusion *f, const sglpass_fuse_cluster *c); /* fuse_merge.c */
 static inline sglir_id sglpass_fuse_result(const sglpass_fusion *f, sglir_id node)
 {
     return sglir_node_at(f->g, node)->out_first;

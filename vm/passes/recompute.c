@@ -106,6 +106,7 @@ static void write_clone(writer *w, sglir_id id, sglir_id trigger)
     sglir_set_origin_made(to, w->made.from, id, "recompute");
     sglir_node *clone = &to->nodes.data[to->nodes.count - 1];
     clone->epoch = w->epoch;
+    clone->turn = 0; /* it runs when the backward wants it */
     clone->origin = to->origin;
     for (uint32_t k = 0; k < node->out_count && k < AT_HAND; k++) {
         sglir_id value = node->out_first + k;

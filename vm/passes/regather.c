@@ -1,11 +1,11 @@
 /* regather.c -- parameters that are in parts are whole for the forward, and again for the backward, not between.
  *
- * In: a graph of one rank in which a gathered parameter is read by the forward, and by the backward behind it. Out: the same with
- * a second gather right before the first node of the backward that wants it, and with what the forward made of the first one
- * alone (casts, views): so the whole lives twice for a short time, for (n - 1) / n of its bytes once more over the link. Where
- * turns of a pipeline mix forward and backward, or one loop holds both, the first whole serves both. Odd invariant: what is gathered
- * again follows from the graph alone, never from bytes, so that all ranks exchange alike; clones carry an epoch, and are never
- * merged back. */
+ * In: a graph of one rank in which a gathered parameter is read by the forward, and by the backward behind it. Out: the
+ * same with a second gather right before the first node of the backward that wants it, and with what the forward made
+ * of the first one alone (casts, views): so the whole lives twice for a short time, for (n - 1) / n of its bytes once
+ * more over the link. Where turns of a pipeline mix forward and backward, or one loop holds both, the first whole
+ * serves both. Odd invariant: what is gathered again follows from the graph alone, never from bytes, so that all ranks
+ * exchange alike; clones carry an epoch, and are never merged back. */
 #include "passes/pass.h"
 
 enum { NOWHERE = -1 };
@@ -138,6 +138,7 @@ static void set_made(regatherer *r, sglir_id of)
     sglir_set_origin_made(to, from(r), of, r->rewrite.pass);
     sglir_node *clone = &to->nodes.data[to->nodes.count - 1];
     clone->epoch = r->epoch;
+    clone->turn = 0; /* it runs when the backward wants it */
     clone->origin = to->origin;
     r->changed = true;
 }

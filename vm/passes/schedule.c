@@ -290,9 +290,9 @@ static void follow_turn(void *user, sglir_id value)
 {
     turns *t = user;
     const scheduler *s = t->s;
-    const sglir_value *root = sglir_value_at(s->g, s->views[value].root);
-    if (root->node == SGLIR_NONE || root->region != s->region) return;
-    const uint32_t maker = s->unit_of[root->node];
+    const sglir_value *made = sglir_value_at(s->g, value);
+    if (made->node == SGLIR_NONE || made->region != s->region) return;
+    const uint32_t maker = s->unit_of[made->node];
     if (maker != NONE && maker < t->unit && t->last[maker] > t->last[t->unit]) t->last[t->unit] = t->last[maker];
 }
 
@@ -303,8 +303,7 @@ static uint32_t find_turns(turns *t)
     for (t->unit = 0; t->unit < s->units.count; t->unit++) {
         const sglir_node *node = node_at(s, s->units.data[t->unit]);
         uint32_t *last = &t->last[t->unit];
-        const bool clone = node->epoch != 0; /* runs when the backward wants it */
-        *last = t->said[t->unit] = clone ? 0 : s->g->origins.data[node->origin].turn;
+        *last = t->said[t->unit] = node->turn;
         for (uint32_t i = 0; i < node->arg_count; i++) follow_turn(t, sglir_arg(s->g, node, i));
         if (sglir_is_control(node)) sglir_each_capture(s->g, node, follow_turn, t);
         if (sglir_exchanges(s->g, node)) exchanged = *last = *last > exchanged ? *last : exchanged;

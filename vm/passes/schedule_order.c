@@ -378,11 +378,32 @@ static sgl_status try_orders(planner *p)
     return SGL_OK;
 }
 
+/* Whether some units wait for one another. */
+static bool has_circle(planner *p)
+{
+    const sglpass_work *w = p->w;
+    int64_t ready = 0, count = 0;
+    for (int64_t u = 0; u < w->units; u++) {
+        p->waiting[u] = (uint32_t)(p->before.first[u + 1] - p->before.first[u]);
+        if (p->waiting[u] == 0) p->stack[ready++] = (uint32_t)u;
+    }
+    while (ready > 0) {
+        const uint32_t at = p->stack[--ready];
+        count++;
+        for (int64_t i = w->next.first[at]; i < w->next.first[at + 1]; i++)
+            if (--p->waiting[w->next.data[i]] == 0) p->stack[ready++] = w->next.data[i];
+    }
+    return count < w->units;
+}
+
 sgl_status sglpass_order_work(const sglpass_work *work, uint32_t *order, int64_t *peak)
 {
     sglcore_arena arena = { .env = work->env };
     planner p = { .w = work, .best = order, .best_peak = INT64_MAX };
-    sgl_status status = make_room(&p, &arena) ? try_orders(&p) : SGL_OUT_OF_MEMORY;
+    sgl_status status = make_room(&p, &arena) ? SGL_OK : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK && has_circle(&p))
+        status = sglcore_fail(work->env, SGL_INTERNAL, "schedule: nodes wait for one another in a circle");
+    if (status == SGL_OK) status = try_orders(&p);
     *peak = p.best_peak;
     sglcore_vec_free(work->env, &p.heap);
     sglcore_arena_free(&arena);

@@ -24,7 +24,11 @@ typedef struct sglpass_form {
 typedef struct sglpass_way {
     sglir_id node;
     uint32_t form_first; /* sharder->forms: of each argument, then of each result */
+    sglplan_axes
+        by_heads; /* attention takes parts of its heads over these, and what it makes is turned back to parts of the sequence */
 } sglpass_way;
+
+enum { SGLPASS_SEQUENCE = 1, SGLPASS_HEADS = 2 }; /* dimensions of attention's queries, and of what is made of them */
 
 typedef struct sglpass_made {
     sglir_id value, made; /* of the old graph, of the new one */

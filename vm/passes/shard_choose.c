@@ -104,6 +104,7 @@ static sgl_status open_choice(chooser *c, sglpass_way *run)
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) s->forms.data[s->forms.count++] = sglpass_form_whole();
     run->form_first = c->first;
+    run->by_heads = 0;
     return SGL_OK;
 }
 
@@ -317,6 +318,46 @@ static void run_beyond(const chooser *c, int axis, const sglir_beyond *how)
     }
 }
 
+/* What it costs to turn results that are in parts of the heads back to parts of the sequence; sums of weights are wanted by the
+ * backward alone, as they are. */
+static double price_back(const chooser *c, int axis)
+{
+    const double parts = (double)sglpass_extent(c->s, axis);
+    const uint32_t count = c->node->op == SGLIR_OP_ATTENTION ? 1 : c->node->out_count;
+    double bytes = 0;
+    for (uint32_t r = 0; r < count; r++)
+        bytes += sglpass_local_bytes(c->s, c->node->out_first + r, result_form(c, r)) / parts;
+    return (parts - 1) / parts * bytes;
+}
+
+/* What the sums cost that are owed for it in later nodes. */
+static double price_owed(const chooser *c, int axis, const sglir_beyond *how)
+{
+    const double parts = (double)sglpass_extent(c->s, axis);
+    double bytes = 0;
+    for (uint32_t r = 1; r < c->node->out_count; r++)
+        if (how->results[r] == SGLPASS_PARTIAL)
+            bytes += sglpass_local_bytes(c->s, c->node->out_first + r, result_form(c, r));
+    return (parts - 1) / parts * bytes;
+}
+
+static bool is_attention(const chooser *c)
+{
+    return c->node->op == SGLIR_OP_ATTENTION || c->node->op == SGLIR_OP_ATTENTION_GRAD;
+}
+
+/* Attention over parts of the sequence gathers keys and values. Instead each rank may take a part of the heads over all of the
+ * sequence: what goes in is turned from the one to the other, and what comes out turned back (Jacobs et al., arXiv:2309.14509).
+ * The label, -1: that sends no less. */
+static int by_heads(const chooser *c, int axis, const sglir_beyond *how, double beyond)
+{
+    if (!is_attention(c)) return -1;
+    const int heads = arg_label(&c->labels, 0, SGLPASS_HEADS);
+    if (how->args[0] != SGLPASS_SEQUENCE || !has_enough(c, axis, heads)) return -1;
+    const double along = beyond + price_owed(c, axis, how);
+    return price_along(c, axis, heads) + price_back(c, axis) < along ? heads : -1;
+}
+
 /* ---- the choice --------------------------------------------------------------------------------------------------------- */
 
 /* Elementwise ops (an optimizer's) on nothing but what is kept so. */
@@ -329,7 +370,7 @@ static bool is_worked_on(const chooser *c, uint32_t i, int axis)
     return (sglir_ops[c->node->op].flags & SGLIR_ELEMENTWISE) != 0;
 }
 
-static void choose_axis(chooser *c, int axis)
+static void choose_axis(chooser *c, int axis, sglpass_way *run)
 {
     int best = -1;
     const char *carried = NULL;
@@ -357,7 +398,17 @@ static void choose_axis(chooser *c, int axis)
     }
     sglir_beyond how;
     double beyond = 0;
-    if (price_beyond(c, axis, &how, &beyond) && beyond + work / parts < least)
+    const bool goes_beyond = price_beyond(c, axis, &how, &beyond) && beyond + work / parts < least;
+    const int heads = goes_beyond ? by_heads(c, axis, &how, beyond) : -1;
+    if (heads >= 0) {
+        best = heads;
+        carried = NULL;
+    }
+    const bool along = best >= 0 && !carried && (!goes_beyond || heads >= 0);
+    if (along && is_attention(c) && arg_form(c, 0)->at[axis] == SGLPASS_SEQUENCE &&
+        best == arg_label(&c->labels, 0, SGLPASS_HEADS))
+        run->by_heads |= SGLPLAN_AXIS(axis);
+    if (goes_beyond && heads < 0)
         run_beyond(c, axis, &how);
     else if (carried)
         run_carrying(c, axis, carried);
@@ -375,7 +426,7 @@ sgl_status sglpass_choose(sglpass_sharder *s, sglir_id id, sglpass_way *run)
     c.flops = sglplan_cost_of(s->from, id).flops;
     SGLCORE_TRY(open_choice(&c, run));
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (sglpass_extent(s, axis) > 1) choose_axis(&c, axis);
+        if (sglpass_extent(s, axis) > 1) choose_axis(&c, axis, run);
     }
     return SGL_OK;
 }

@@ -158,6 +158,28 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
     return sglir_status(s->to);
 }
 
+/* What attention made in parts of the heads is there in parts of the sequence, too, which later nodes see first: they would
+ * otherwise multiply parts of the heads, and owe sums as large as the whole. */
+static void turn_back(local *l)
+{
+    sglpass_sharder *s = l->s;
+    for (uint32_t r = 0; r < l->node->out_count; r++) {
+        const sglir_id value = l->node->out_first + r;
+        if (sglir_type_of(s->from, value)->rank <= SGLPASS_HEADS + 1)
+            continue; /* sums of weights: the backward's alone */
+        sglpass_form back = *result_form(l, r);
+        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+            if (l->run->by_heads & SGLPLAN_AXIS(axis)) back.at[axis] = SGLPASS_SEQUENCE;
+        const uint32_t made = s->latest[value];
+        if (sglpass_take(s, value, &back) == SGLIR_NONE) return;
+        sglpass_made *first = &s->made.data[made - 1], *last = &s->made.data[s->latest[value] - 1], kept = *first;
+        first->made = last->made;
+        first->form = last->form;
+        last->made = kept.made;
+        last->form = kept.form;
+    }
+}
+
 sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run)
 {
     local l = { .s = s, .node = sglir_node_at(s->from, run->node), .run = run };
@@ -172,6 +194,10 @@ sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run)
     }
     status = sglir_status(s->to);
     if (status == SGL_OK) status = emit_with(&l, run->node, first);
+    if (status == SGL_OK && run->by_heads != 0) {
+        turn_back(&l);
+        status = sglir_status(s->to);
+    }
     s->ids.count = first;
     return status;
 }

@@ -176,7 +176,7 @@ static bool replace(round_state *state, sglir_rewrite *rewrite, const sglir_node
     sglir_id value = sglpass_simplify_node(to, rewrite->from, node, state->args.data);
     if (value == SGLIR_NONE && node->op == SGLIR_OP_PACK) value = pack_of_unpack(state, to, node);
     if (value == SGLIR_NONE || to->status != SGL_OK) return false;
-    for (int64_t n = before; n < to->nodes.count; n++) to->nodes.data[n].epoch = node->epoch;
+    sglir_keep_apart(to, before, node);
     if (!sglir_type_equal(sglir_type_of(to, value), sglir_type_of(rewrite->from, node->out_first))) return false;
     rewrite->map[node->out_first] = value;
     state->changed = true;

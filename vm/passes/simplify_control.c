@@ -149,7 +149,7 @@ static void emit_less(control *c, sglcore_arena *arena)
     sglir_id out = sglir_emit_regions(to, (sglir_op)node->op, args, count, named, named_count, regions,
                                       (int)node->region_count, NULL);
     if (to->status != SGL_OK) return;
-    to->nodes.data[to->nodes.count - 1].epoch = node->epoch;
+    sglir_keep_apart(to, to->nodes.count - 1, node);
     for (uint32_t i = 0; i < node->out_count; i++) {
         if (c->kept[i]) c->rewrite->map[node->out_first + i] = out++;
     }

@@ -1,9 +1,10 @@
 /* stages.c -- the pass `stages`: what each rank along pp does of a step, and when.
  *
- * In: a graph after `micro`, plan->mesh[PP] stages, plan->schedule, the rank. Out: that rank's part: the nodes of its stage, the
- * loop over micro-batches unrolled in the order of the schedule, and sends and receives for what crosses stages. Without a
- * schedule, of one stage, or of a graph with nothing to cut between, the graph as it came: along pp every rank computes the same. Odd invariant: nothing is special to
- * parameters that two stages use, to norms over all of them, or to losses: each is a value that crosses. */
+ * In: a graph after `micro`, plan->mesh[PP] stages, plan->schedule, the rank. Out: that rank's part: the nodes of its
+ * stage, the loop over micro-batches unrolled in the order of the schedule, and sends and receives for what crosses
+ * stages. Without a schedule, of one stage, or of a graph with nothing to cut between, the graph as it came: along pp
+ * every rank computes the same. Odd invariant: nothing is special to parameters that two stages use, to norms over all
+ * of them, or to losses: each is a value that crosses. */
 #include "passes/stages.h"
 #include "plan/mesh.h"
 

@@ -1,8 +1,11 @@
-/* stages.h -- inside the pass `stages`: which stage of a pipeline makes what, in which order, and who hands what to whom.
+/* stages.h -- inside the pass `stages`: which stage of a pipeline makes what, in which order, and who hands what to
+ * whom.
  *
- * stages_cut.c cuts the forward into chunks by module, chunk c standing on stage c % stages; stages_assign.c says of each node where it
- * is made, stages_apart.c what of a backward may wait; stages_order.c orders the stages' turns as a schedule says; stages_emit.c walks that order once to learn who wants what, and
- * once more to make one rank's graph. Odd invariant: all of it is worked out alike on every rank, for all stages; only the last walk knows which one is here. */
+ * stages_cut.c cuts the forward into chunks by module, chunk c standing on stage c % stages; stages_assign.c says of
+ * each node where it is made, stages_apart.c what of a backward may wait; stages_order.c orders the stages' turns as a
+ * schedule says; stages_emit.c walks that order once to learn who wants what, and once more to make one rank's graph.
+ * Odd invariant: all of it is worked out alike on every rank, for all stages; only the last walk knows which one is
+ * here. */
 #ifndef SGLPASS_STAGES_H
 #define SGLPASS_STAGES_H
 

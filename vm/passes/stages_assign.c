@@ -184,7 +184,8 @@ static void settle_chains(sglpass_stages *s, const sglpass_stages_loop *loop, co
             if (s->chain[id] == 0) continue;
             sglpass_stages_carry *carry = &s->carries.data[s->chain[id] - 1];
             int32_t *place = &s->place[node->out_first];
-            if (turn == 1 && *place == SGLPASS_STAGES_FREE && carry->home != SGLPASS_STAGES_FREE) *place = carry->home;
+            if (turn == 1 && *place == SGLPASS_STAGES_FREE && carry->home != SGLPASS_STAGES_FREE)
+                *place = carry->home; /* which is its chunk forward, too */
             if (*place == SGLPASS_STAGES_FREE) continue;
             int stage = sglpass_stage_of(s, *place);
             carry->at |= (uint64_t)1 << stage;
@@ -293,11 +294,17 @@ static sgl_status place_input(sglpass_stages *s, const sglir_node *input, int32_
     if (!sglpass_stages_known_home(s, name, &home)) return SGL_OK;
     s->place[input->out_first] = (int32_t)home;
     if (home >= 0 && home < s->stages) return SGL_OK;
+    const char *mine = sglcore_string(s->from->strings, s->from->name);
+    if (home >= 0)
+        return sglcore_fail(
+            s->env, SGL_TYPE,
+            "%s: an earlier program of this session has it on stage %lld, and program \"%s\" has %d stages", name,
+            (long long)home, mine, s->stages);
     return sglcore_fail(
         s->env, SGL_TYPE,
         "%s: an earlier program of this session has it on every stage, and program \"%s\" on one of %d; "
         "freeze the program that trains first",
-        name, sglcore_string(s->from->strings, s->from->name), s->stages);
+        name, mine, s->stages);
 }
 
 static sgl_status place_inputs(sglpass_stages *s, const int32_t *wanted)

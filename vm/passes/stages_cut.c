@@ -1,11 +1,10 @@
-/* stages_cut.c -- where a forward is cut into chunks: between modules, where the plan's `cut` says so, else so that the most loaded
- * chunk has least to do.
+/* stages_cut.c -- where a forward is cut into chunks: between modules, where the plan's `cut` says so, else so that the
+ * most loaded chunk has least to do.
  *
- * In: a graph, the number of chunks. Out: of each node its module, of each module its chunk. A module is the path of a node's scope up to
- * the first number in it ("blocks.3" of "blocks.3.attn"), the first name where there is none; modules stand in the order in which
- * the forward meets them. What stands in
- * a loop and in no module is weighed with the one before it. Odd invariant: a module weighs what its
- * forward and its backward cost, as both stand on one stage. */
+ * In: a graph, the number of chunks. Out: of each node its module, of each module its chunk. A module is the path of a
+ * node's scope up to the first number in it ("blocks.3" of "blocks.3.attn"), the first name where there is none;
+ * modules stand in the order in which the forward meets them. What stands in a loop and in no module is weighed with
+ * the one before it. Odd invariant: a module weighs what its forward and its backward cost, as both stand on one stage. */
 #include <ctype.h>
 #include <string.h>
 

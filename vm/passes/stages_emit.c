@@ -29,6 +29,8 @@ typedef struct emitter {
     sglir_id *map;    /* per micro-batch and value: of the new graph */
     sglir_id *sums;   /* per carry: what this stage has added up */
     int64_t number;   /* of the value that was handed over last */
+    uint32_t turn;    /* of the nodes that are made now */
+    uint32_t taken;   /* turns of this stage */
     sglpass_stages_turn *turns;
     int64_t turn_count;
     event *events;
@@ -81,14 +83,14 @@ static sglir_id meant(const emitter *e, sglir_id value, int64_t *micro)
 }
 
 /* Each node that adds to the carry, in the body's order. */
-static void each_link(const emitter *e, const sglpass_stages_carry *carry,
+static void each_link(emitter *e, const sglpass_stages_carry *carry,
                       void (*visit)(emitter *e, sglir_id node, int64_t micro, int stage), int64_t micro, int stage)
 {
     const int32_t number = (int32_t)(carry - e->s->carries.data) + 1;
     const sglir_node *loop = sglir_node_at(e->from, sglir_value_at(e->from, carry->out)->node);
     const sglir_region *body = &e->from->regions.data[sglir_body(loop)];
     for (int64_t i = 0; i < body->nodes.count; i++) {
-        if (e->s->chain[body->nodes.data[i]] == number) visit((emitter *)e, body->nodes.data[i], micro, stage);
+        if (e->s->chain[body->nodes.data[i]] == number) visit(e, body->nodes.data[i], micro, stage);
     }
 }
 
@@ -168,6 +170,7 @@ static void make(emitter *e, sglir_id node, int64_t micro, int stage)
     if (e->s->chain[node]) begin_sum(e, node, micro);
     e->rewrite.map = e->map + micro * e->row;
     sglir_copy_node(&e->rewrite, node);
+    if (e->to->status == SGL_OK) e->to->nodes.data[e->to->nodes.count - 1].turn = e->turn;
     if (e->s->chain[node]) e->sums[e->s->chain[node] - 1] = e->rewrite.map[sglir_node_at(e->from, node)->out_first];
 }
 
@@ -289,7 +292,7 @@ static void visit_node(emitter *e, sglir_id id)
 static void visit_turn(emitter *e, const sglir_region *body, const sglpass_stages_turn *turn, bool hands)
 {
     if (!e->marks && !hands && turn->stage != e->here) return;
-    if (!hands) e->to->turn = (uint32_t)(turn - e->turns) + 1;
+    if (!hands) e->turn = e->marks ? 0 : ++e->taken;
     for (int64_t i = 0; i < body->nodes.count; i++) {
         sglir_id id = body->nodes.data[i];
         if (e->s->place[sglir_node_at(e->from, id)->out_first] != turn->position) continue;
@@ -297,7 +300,7 @@ static void visit_turn(emitter *e, const sglir_region *body, const sglpass_stage
         if (!e->marks && !hands) make(e, id, turn->micro, turn->stage);
         if (!e->marks && hands) hand_results(e, id, turn->micro);
     }
-    e->to->turn = 0; /* what is sent and received is of none */
+    e->turn = 0; /* what is sent and received is of none */
 }
 
 /* What stages have added up is added up where it is wanted. */

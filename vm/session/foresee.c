@@ -114,8 +114,8 @@ static sgl_status choose_axis(foreseen *f, const box *b, int *chosen)
     return SGL_OK;
 }
 
-/* `place`: how many programs there were before those of this place along pp. */
-static sgl_status list_box(foreseen *f, const box *b, int64_t place)
+/* before: how many programs there were before those of this place along pp. */
+static sgl_status list_box(foreseen *f, const box *b, int64_t before)
 {
     const int64_t first = sglplan_mesh_rank(&f->plan, &b->first), last = sglplan_mesh_rank(&f->plan, &b->last);
     SGLCORE_TRY(plan_rank(f, first));
@@ -125,7 +125,7 @@ static sgl_status list_box(foreseen *f, const box *b, int64_t place)
             if (!f->of[rank] && is_inside(f, b, rank)) f->lists[rank] = f->lists[first];
         return SGL_OK;
     }
-    if (f->made.count - place > MOST_UNEVEN)
+    if (f->made.count - before > MOST_UNEVEN)
         return sglcore_fail(f->env, SGL_LIMIT,
                             "plan: parts are so uneven among %lld ranks that more than %d programs differ; the ranks "
                             "themselves compare their exchanges before the first step",
@@ -135,8 +135,8 @@ static sgl_status list_box(foreseen *f, const box *b, int64_t place)
     box low = *b, high = *b;
     low.last.at[axis] = b->first.at[axis] + (b->last.at[axis] - b->first.at[axis]) / 2;
     high.first.at[axis] = low.last.at[axis] + 1;
-    SGLCORE_TRY(list_box(f, &low, place));
-    return list_box(f, &high, place);
+    SGLCORE_TRY(list_box(f, &low, before));
+    return list_box(f, &high, before);
 }
 
 /* All ranks of one place along pp. */

@@ -31,6 +31,7 @@ typedef struct generator {
     int64_t window;    /* tokens of one step */
     int32_t *text;     /* so many, where they are several */
     sgl_vm *vm;
+    bool stopped; /* of several ranks: as they have agreed, whatever this one was asked since */
 } generator;
 
 /* ---- choice --------------------------------------------------------------------------------------------------------- */
@@ -125,28 +126,30 @@ static sgl_status choose(const generator *g, int64_t number, int32_t *token)
 
 /* ---- reading in ------------------------------------------------------------------------------------------------------ */
 
-/* After each token: where the program is of several ranks, all stop when one is asked to, or fails. */
+static bool is_alone(const generator *g) { return g->config->decode->ranks == 1; }
+
+/* Whether to stop. Of several ranks one that is asked in the midst of a token does not leave the others in it. */
+static bool is_stopped(const generator *g) { return is_alone(g) ? g->vm->interrupted != 0 : g->stopped; }
+
+/* Once a token: of several ranks all stop when one is asked to, and fail when one does. */
 static sgl_status agree(generator *g, sgl_status mine)
 {
     sglsession_note note = { .stop = g->vm->interrupted != 0 };
-    if (g->config->decode->ranks == 1) return mine;
+    if (is_alone(g)) return mine;
     SGLCORE_TRY(sglsession_agree(g->config->decode->session, mine, &note));
-    if (note.stop && !g->vm->interrupted) g->vm->interrupted = 1;
+    g->stopped = note.stop != 0;
     return SGL_OK;
 }
 
-static sgl_status read_in(generator *g, int32_t token)
+static sgl_status feed_token(generator *g, int32_t token)
 {
     sgl_program *decode = g->config->decode;
     SGLCORE_TRY(sgl_feed(decode, "tokens", &token, sizeof token));
-    if (g->has_position) SGLCORE_TRY(sgl_feed(decode, "position", &g->position, sizeof g->position));
-    SGLCORE_TRY(sgl_step(decode));
-    g->position++;
-    return agree(g, SGL_OK);
+    return g->has_position ? sgl_feed(decode, "position", &g->position, sizeof g->position) : SGL_OK;
 }
 
-/* Reads in the end of history, which begins where it would in steps of one token. */
-static sgl_status read_text(generator *g, int64_t from)
+/* Feeds the end of history, which begins where it would in steps of one token. */
+static sgl_status feed_text(generator *g, int64_t from)
 {
     int64_t most = g->config->context > 0 && g->config->context < g->window ? g->config->context : g->window;
     for (int64_t i = from; i < g->history_count; i++) g->position = g->position < most ? g->position + 1 : most / 2 + 1;
@@ -154,38 +157,48 @@ static sgl_status read_text(generator *g, int64_t from)
     memset(g->text, 0, (size_t)g->window * sizeof *g->text);
     memcpy(g->text, g->history + g->history_count - g->position, (size_t)g->position * sizeof *g->text);
     SGLCORE_TRY(sgl_feed(g->config->decode, "tokens", g->text, (size_t)g->window * sizeof *g->text));
-    SGLCORE_TRY(sgl_feed(g->config->decode, "last", &last, sizeof last));
-    SGLCORE_TRY(sgl_step(g->config->decode));
-    return agree(g, SGL_OK);
+    return sgl_feed(g->config->decode, "last", &last, sizeof last);
+}
+
+/* fed: what became of feeding. */
+static sgl_status step(generator *g, sgl_status fed)
+{
+    SGLCORE_TRY(agree(g, fed));
+    return is_stopped(g) ? SGL_OK : sgl_step(g->config->decode);
 }
 
 /* Reads in history[from..], beginning anew with the last half whenever the context is full. */
 static sgl_status read_history(generator *g, int64_t from)
 {
-    if (g->window > 1) return read_text(g, from);
-    for (int64_t i = from; i < g->history_count; i++) {
+    if (g->window > 1) return step(g, feed_text(g, from));
+    for (int64_t i = from; i < g->history_count && !is_stopped(g); i++) {
         if (g->config->context > 0 && g->position >= g->config->context) {
             g->position = 0;
             i -= g->config->context / 2;
         }
-        SGLCORE_TRY(read_in(g, g->history[i]));
-        if (g->vm->interrupted) return SGL_OK;
+        SGLCORE_TRY(step(g, feed_token(g, g->history[i])));
+        g->position++;
     }
     return SGL_OK;
+}
+
+static sgl_status make_token(generator *g, int64_t number)
+{
+    int32_t token = 0;
+    SGLCORE_TRY(sgl_fetch(g->config->decode, "logits", g->logits, (size_t)g->logits_bytes));
+    SGLCORE_TRY(choose(g, number, &token));
+    g->history[g->history_count++] = token;
+    return g->config->on_token ? g->config->on_token(g->config->user, token) : SGL_OK;
 }
 
 static sgl_status run(generator *g)
 {
     SGLCORE_TRY(read_history(g, 0));
-    for (int64_t n = 0; n < g->config->count && !g->vm->interrupted; n++) {
-        int32_t token = 0;
-        SGLCORE_TRY(sgl_fetch(g->config->decode, "logits", g->logits, (size_t)g->logits_bytes));
-        SGLCORE_TRY(agree(g, choose(g, n, &token)));
-        g->history[g->history_count++] = token;
-        SGLCORE_TRY(agree(g, g->config->on_token ? g->config->on_token(g->config->user, token) : SGL_OK));
-        if (n + 1 < g->config->count) SGLCORE_TRY(read_history(g, g->history_count - 1));
+    for (int64_t n = 0; n < g->config->count && !is_stopped(g); n++) {
+        SGLCORE_TRY(agree(g, make_token(g, n)));
+        if (n + 1 < g->config->count && !is_stopped(g)) SGLCORE_TRY(read_history(g, g->history_count - 1));
     }
-    if (!g->vm->interrupted) return SGL_OK;
+    if (!is_stopped(g)) return SGL_OK;
     sglsession_resume(g->vm);
     return sglcore_fail(g->env, SGL_INTERRUPTED, "generation was interrupted");
 }

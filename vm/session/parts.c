@@ -109,7 +109,9 @@ static const char *split_text(const sglsession_split *split, char *text, size_t 
 /* Axes of other meshes may come to the same parts. */
 static bool cut_alike(const sglsession_split *a, const sglsession_split *b)
 {
-    if (memcmp(a->at, b->at, sizeof a->at) == 0 && memcmp(a->mesh, b->mesh, sizeof a->mesh) == 0) return true;
+    if (a->stage == b->stage && memcmp(a->at, b->at, sizeof a->at) == 0 &&
+        memcmp(a->mesh, b->mesh, sizeof a->mesh) == 0)
+        return true;
     if (mesh_ranks(a) != mesh_ranks(b)) return false;
     if (a->whole.rank == 0) return a->stage == b->stage;
     for (int64_t r = 0; r < mesh_ranks(a); r++) {

@@ -141,8 +141,7 @@ static int first_of_stage(const sgl_program *program, int rank)
 {
     const sglplan *plan = &program->plan;
     sglplan_coordinate first = { { 0 } };
-    if (plan->schedule != SGLPLAN_UNSTAGED)
-        first.at[SGLIR_AXIS_PP] = sglplan_mesh_coordinate(plan, rank).at[SGLIR_AXIS_PP];
+    if (sglplan_is_staged(plan)) first.at[SGLIR_AXIS_PP] = sglplan_mesh_coordinate(plan, rank).at[SGLIR_AXIS_PP];
     return (int)sglplan_mesh_rank(plan, &first);
 }
 

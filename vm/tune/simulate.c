@@ -176,6 +176,8 @@ static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, ui
                         parts ? ", in other parts" : "");
 }
 
+/* ---- turns, the earliest first ------------------------------------------------------------------------------------------ */
+
 static bool is_before(const turn *a, const turn *b)
 {
     if (a->at != b->at) return a->at < b->at;
