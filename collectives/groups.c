@@ -185,7 +185,7 @@ static const char *fault_of_ranges(const sglexec_exchange *x, int ranks, int pla
     return NULL;
 }
 
-/* Of each by itself, and of all their bytes together. */
+/* Of each by itself, and of all their bytes together. Members are not held against one another: comm.h. */
 static const char *fault_of_members(const sglexec_exchange *x, int ranks, int place)
 {
     int64_t all = 0;
@@ -200,8 +200,9 @@ static const char *fault_of_members(const sglexec_exchange *x, int ranks, int pl
         if (!one.counts) return "a member has no counts";
         const char *fault = fault_of_ranges(&one, ranks, place);
         if (fault) return fault;
-        all += total_of(one.counts, 0, ranks, (sgl_dtype)x->dtype);
-        if (all > INT64_MAX / 16 || i == INT32_MAX - 1) return "the bytes of all are beyond 2^63";
+        const sgl_dtype dtype = (sgl_dtype)x->dtype;
+        const int64_t bytes = sglcore_dtype_bytes(dtype, total_of(one.counts, 0, ranks, dtype));
+        if (__builtin_add_overflow(all, bytes, &all)) return "the bytes of all members are beyond 2^63";
     }
     return NULL;
 }

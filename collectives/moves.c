@@ -71,16 +71,20 @@ static void reduce_blocks(sglexec_group *g)
     sglcomm_reduce((sgl_dtype)x->dtype, (sglexec_reduction)x->reduction, x->to, g->sources, g->count, x->count);
 }
 
-/* A block has the parts of all members, one behind another. */
+/* A block has the parts of all members, one behind another: out_at, which doubling has no other use for, is where the next
+ * member's lies in each of them. */
 static void gather_blocks(sglexec_group *g)
 {
     const sglexec_exchange *x = &g->run.exchange;
-    for (int p = 0; p < g->count; p++) {
-        const unsigned char *block = g->staging + block_at(g, (p - g->place + g->count) % g->count);
-        for (int i = 0; i < members_of(x); i++) {
-            const sglexec_member m = member_of(x, i);
-            copy((char *)m.to + bytes_before(x, &m, p), block, part_bytes(x, &m, p));
-            block += part_bytes(x, &m, p);
+    for (int p = 0; p < g->count; p++) g->out_at[p] = block_at(g, (p - g->place + g->count) % g->count);
+    for (int i = 0; i < members_of(x); i++) {
+        const sglexec_member m = member_of(x, i);
+        char *to = m.to;
+        for (int p = 0; p < g->count; p++) {
+            const int64_t bytes = part_bytes(x, &m, p);
+            copy(to, g->staging + g->out_at[p], bytes);
+            to += bytes;
+            g->out_at[p] += bytes;
         }
     }
 }

@@ -232,6 +232,37 @@ static void refused_body(comm_rank *r)
     }
 }
 
+/* The bytes of all are counted as bytes, up to 2^63 and without a sum that wraps. Own parts stand in place; nothing is read. */
+static void sizes_body(comm_rank *r)
+{
+    static const int64_t half[] = { 0, INT64_MAX / 2 }, few[] = { 0, INT64_MAX / 17 }, most[] = { 0, INT64_MAX },
+                         sixth[] = { 0, INT64_MAX / 6 };
+    const struct {
+        sgl_dtype dtype;
+        const int64_t *counts[3];
+        bool good;
+    } rows[] = {
+        { SGL_I8, { half, half }, true },           { SGL_I8, { half, half, few }, false },
+        { SGL_I8, { few, most }, false },           { SGL_I16, { sixth, sixth }, true },
+        { SGL_I16, { sixth, sixth, sixth }, true }, { SGL_I16, { few, few, few }, true },
+        { SGL_I32, { sixth, sixth }, false },
+    };
+    char data[1];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        sglexec_member members[3];
+        sglexec_exchange x = { .kind = SGLEXEC_ALL_GATHER, .dtype = (uint8_t)rows[i].dtype, .members = members };
+        while (x.member_count < 3 && rows[i].counts[x.member_count]) {
+            members[x.member_count] = (sglexec_member){ data, data, rows[i].counts[x.member_count] };
+            x.member_count++;
+        }
+        const sgl_status status = sglcomm_check_exchange(&r->env, "world", 2, r->rank, &x);
+        if (status != (rows[i].good ? SGL_OK : SGL_INVALID_ARGUMENT))
+            r->fault = rows[i].good ? "members of fewer bytes than 2^63 are refused" : "members of too many bytes pass";
+        else if (!rows[i].good && !strstr(r->env.message, "beyond 2^63"))
+            r->fault = "the message does not tell of the bytes";
+    }
+}
+
 /* Ranks whose members differ find out, though the bytes of all are alike. */
 static void differs_body(comm_rank *r)
 {
@@ -253,6 +284,10 @@ static void test_refusals(void **state)
 {
     (void)state;
     comm_case all = { .size = 2, .options = { .timeout_s = 20 }, .body = refused_body };
+    loop_world(2, 0);
+    comm_case_run(&all);
+    comm_case_all_good(&all);
+    all.body = sizes_body;
     loop_world(2, 0);
     comm_case_run(&all);
     comm_case_all_good(&all);

@@ -456,6 +456,75 @@ static void test_laid_out(void **state)
     sglir_graph_free(g);
 }
 
+/* ---- exchanges alike on all ranks ------------------------------------------------------------------------------------------ */
+
+/* Which exchanges there are, in their order: all that must not differ. */
+static sglcore_hash exchanges_of(const sglir_graph *g, int *merged, int *alone)
+{
+    sglcore_hasher hasher;
+    sglcore_hasher_init(&hasher);
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (!(sglir_ops[node->op].flags & SGLIR_EXCHANGE)) continue;
+        sglcore_hasher_u64(&hasher, node->op);
+        sglcore_hasher_u64(&hasher, node->arg_count);
+        sglcore_hasher_u64(&hasher, (uint64_t)sglir_attr_int(g, node, "axes"));
+        *merged += node->op == SGLIR_OP_ALL_GATHER_EACH || node->op == SGLIR_OP_REDUCE_SCATTER_EACH;
+        *alone += node->op == SGLIR_OP_REDUCE_SCATTER;
+    }
+    return sglcore_hasher_end(&hasher);
+}
+
+/* Buckets are of whole values: widths that tp does not divide move no member to another one, whatever the bucket. */
+static void test_alike(void **state)
+{
+    (void)state;
+    static const mesh_case cases[] = {
+        { "fsdp=2,tp=2",
+          { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
+          1,
+          TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+          NULL },
+        { "fsdp=2,tp=3 and 2 micro-batches",
+          { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 3 },
+          2,
+          TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+          NULL },
+        { "sequence, fsdp=2,tp=2",
+          { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
+          1,
+          TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+          "blocks.* tp:1" },
+    };
+    const transformer_sizes sizes = {
+        .layers = 2, .batch = 12, .seq = 5, .dim = 12, .heads = 3, .ffn = 13, .vocab = 11
+    };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g;
+    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int merged = 0, alone = 0;
+        for (int64_t bucket = 101; bucket < 200000; bucket += bucket < 4000 ? 300 : 100000) {
+            alone = 0;
+            sglplan plan = plan_of(&cases[i], g, 1);
+            plan.bucket = bucket;
+            sglcore_hash first = { 0 };
+            for (int64_t r = 0; r < sglplan_group_size(&plan, ~(sglplan_axes)0); r++) {
+                sglir_graph *made = laid_out(&env, g, &plan, r, "collect");
+                const sglcore_hash own = exchanges_of(made, &merged, &alone);
+                if (r == 0) first = own;
+                if (!sglcore_hash_equal(own, first))
+                    fail_msg("%s, bucket %d: other exchanges on rank %d", cases[i].name, (int)bucket, (int)r);
+                sglir_graph_free(made);
+            }
+        }
+        assert_true(merged > 20);
+        if (!cases[i].activations) assert_true(alone <= 6); /* of the last bucket, which all go into: one a rank */
+    }
+    sglir_graph_free(g);
+}
+
 /* ---- what parts are parts of ------------------------------------------------------------------------------------------ */
 
 /* The elements of a value that the ranks say they hold, each counted as often as ranks hold it. */
@@ -515,7 +584,7 @@ int main(void)
         cmocka_unit_test(test_large_meshes),   cmocka_unit_test(test_few_key_heads),
         cmocka_unit_test(test_transformer),    cmocka_unit_test(test_attention_by_heads),
         cmocka_unit_test(test_laid_out),       cmocka_unit_test(test_wholes),
-        cmocka_unit_test(test_states_refused),
+        cmocka_unit_test(test_states_refused), cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

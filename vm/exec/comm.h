@@ -37,7 +37,10 @@ typedef enum sglexec_exchange_kind {
 
 typedef enum sglexec_reduction { SGLEXEC_SUM, SGLEXEC_MAX, SGLEXEC_MIN, SGLEXEC_REDUCTION_COUNT } sglexec_reduction;
 
-/* Of an exchange of many: from, to and counts as of one that is by itself. */
+/* Of an exchange of many: from, to and counts as of one that is by itself. What a member writes overlaps nothing that another one
+ * reads or writes: that is the caller's to see to, and `start` does not look. Of a program the memory pass does, which gives each
+ * result of such an exchange a place apart from its arguments and from the others (the verifier: ir/verify_places.c); operands
+ * that go through staging lie one behind another there (exec/net.c). */
 typedef struct sglexec_member {
     const void *from;
     void *to;

@@ -27,7 +27,8 @@ sgl_status sglexec_net_broadcast(sglexec_net *net, int from, void *data, int64_t
 sgl_status sglexec_exchanges_new(sglexec_net *net, const sglexec_program *program, const sglplan *plan, int64_t rank,
                                  const struct sglexec_device_ops *device, sglexec_exchanges **exchanges);
 void sglexec_exchanges_free(sglexec_exchanges *exchanges); /* NULL is allowed */
-/* Of kinds, dtypes and axes in their order: what must be alike on all ranks, whose parts may differ. */
+/* Of ops, dtypes and axes in their order, and of loops with their turns: alike on the ranks of one stage, whose parts may differ.
+ * Sends and receives are left out; who meets whom in them is found on paper (tune/simulate.h). */
 sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *exchanges);
 /* Makes the groups that are not there yet, those of other ranks' programs too: they tell each other of which. All ranks of the
  * mesh call it, with programs that meet in the same exchanges (tune/simulate.h finds out), before the first run. */

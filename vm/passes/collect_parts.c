@@ -7,8 +7,11 @@
  *   late    gathers of what is there from the beginning: before the first reader of the first of the run
  * What stands between an exchange and what it is made of (casts, transposes) goes with it. Nothing is packed: each member of a
  * merged exchange is read and written where it lies. Bodies of loops, over micro-batches above all, and branches are each done
- * by themselves. Odd invariant: runs follow from whole extents and from the graph's order, which all ranks have alike. */
+ * by themselves. Odd invariant: runs follow from the graph's order and from bytes that all ranks have alike: of the value before
+ * anything of it was split, also over axes that the exchange leaves as they are, along which parts may be uneven. */
 #include "passes/collect_parts.h"
+
+#include <string.h>
 
 enum { FROM_THE_BEGINNING = -1 };
 
@@ -18,7 +21,7 @@ typedef struct item {
     int64_t at;         /* where it stands */
     int64_t ready;      /* position of the node after which it can be, or FROM_THE_BEGINNING */
     int64_t first_read; /* of what it makes */
-    int64_t bytes;      /* of the whole */
+    int64_t bytes;      /* of the whole: alike on all ranks */
     bool for_backward;  /* the first reader is the backward's */
     uint32_t run;       /* into runs */
 } item;
@@ -119,22 +122,41 @@ static bool is_of_parts(const sglir_node *node)
     return node->op == SGLIR_OP_ALL_GATHER || node->op == SGLIR_OP_REDUCE_SCATTER;
 }
 
+static bool is_split(const sglir_type *type)
+{
+    bool split = false;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) split = split || type->sharded[axis] >= 0;
+    return split;
+}
+
+/* What is split over other axes too has other bytes on other ranks. Where nobody told of what it is a part, it counts as a full
+ * bucket. */
+static int64_t whole_bytes(const merger *m, const sglir_node *exchange)
+{
+    const sglir_id read = sglir_arg(from(m), exchange, 0), made = exchange->out_first;
+    sglir_type type = *sglir_type_of(from(m), exchange->op == SGLIR_OP_ALL_GATHER ? made : read);
+    if (!is_split(&type)) return sglir_bytes(&type);
+    const sglir_whole *whole = sglir_whole_of(from(m), made);
+    if (!whole) whole = sglir_whole_of(from(m), read);
+    if (!whole) return m->context->plan->bucket;
+    memcpy(type.dims, whole->dims, (size_t)type.rank * sizeof *type.dims);
+    return sglir_bytes(&type);
+}
+
 /* One that reads what another such one makes stays where it is. */
 static sgl_status add_item(merger *m, sglir_id id)
 {
     const sglir_node *node = node_at(m, id);
     if (!is_of_parts(node)) return SGL_OK;
-    const bool gathers = node->op == SGLIR_OP_ALL_GATHER;
     const sglir_id source = source_of(m, node);
     if (source != SGLIR_NONE && is_of_parts(node_at(m, source))) return SGL_OK;
-    const sglir_id whole = gathers ? node->out_first : sglir_arg(from(m), node, 0);
     const sglir_id reader = m->reader[node->out_first];
     const item made = {
         .node = id,
         .at = m->position[id],
         .ready = source == SGLIR_NONE ? FROM_THE_BEGINNING : m->position[source],
         .first_read = m->first_use[node->out_first],
-        .bytes = sglir_bytes(sglir_type_of(from(m), whole)),
+        .bytes = whole_bytes(m, node),
         .for_backward = reader != SGLIR_NONE && sglir_is_made_by(from(m), node_at(m, reader), "autodiff"),
     };
     m->done[id] = 1;

@@ -211,7 +211,10 @@ static sgl_status emit_local(emitter *e, sglir_id id, const sglpass_micro_use *u
     if (dim >= 0) outs[0] = move_iota(e, node, dim, outs[0]);
     for (uint32_t r = 0; r < node->out_count; r++) {
         sglir_id value = node->out_first + r;
+        const sglir_whole *whole = sglir_whole_of(from, value);
         e->local[value] = outs[r];
+        if (whole && sglir_same_shape(sglir_type_of(from, value), sglir_type_of(e->to, outs[r])))
+            sglir_set_whole(e->to, outs[r], whole);
         check_result(e, id, outs[r], e->m->values[value].dim);
     }
     for (uint32_t r = 0; r < node->out_count; r++) gather(e, node->out_first + r);
