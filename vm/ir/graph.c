@@ -335,6 +335,19 @@ void sglir_set_home(sglir_graph *g, sglir_id input, int64_t home)
     g->attrs.data[attr - g->attrs.data].as.i = home;
 }
 
+bool sglir_state_home(const sglir_graph *g, const char *name, int64_t *home)
+{
+    sglir_id input = sglir_input_find(g, name);
+    for (int64_t m = 0; input == SGLIR_NONE && m < g->members.count; m++) {
+        const sglir_member *member = &g->members.data[m];
+        if (strcmp(sglcore_string(g->strings, member->name), name) == 0)
+            input = sglir_input_find(g, sglcore_string(g->strings, member->section));
+    }
+    if (input == SGLIR_NONE) return false;
+    *home = sglir_home_of(g, sglir_value_at(g, input)->node);
+    return true;
+}
+
 int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[16])
 {
     for (uint32_t i = 0; i < node->attr_count; i++) {

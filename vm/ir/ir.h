@@ -328,6 +328,8 @@ static inline sglir_id sglir_arg(const sglir_graph *g, const sglir_node *node, u
 enum { SGLIR_HOME_UNSAID = -1, SGLIR_HOME_ALL = -2 };
 int64_t sglir_home_of(const sglir_graph *g, sglir_id input); /* of the node */
 void sglir_set_home(sglir_graph *g, sglir_id input, int64_t home);
+/* Of a state by name, itself an INPUT or a member of a section; false: the graph has none. */
+bool sglir_state_home(const sglir_graph *g, const char *name, int64_t *home);
 /* NULL: it is no part, or nobody said of what. */
 static inline const sglir_whole *sglir_whole_of(const sglir_graph *g, sglir_id value)
 {

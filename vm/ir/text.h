@@ -23,7 +23,7 @@
  *
  * Behind the epoch may stand the turn of a pipeline's stage, `turn 2`.
  *
- * Values are numbered densely in the order in which they appear. An attribute that is zero or empty, and is so by
+ * Values are numbered densely in the order in which they appear. An attribute that is zero, empty or -1, and is so by
  * default, is not written. Read, any attribute that has a default may be left out, and so may the types and all that
  * stands after them. */
 #ifndef SGLIR_TEXT_H

@@ -160,8 +160,7 @@ static sgl_status merge_parts(const sglpass_context *context, const sglir_graph 
     *out = NULL;
     sgl_status status = sglpass_collect_parts(context, cut, out);
     sglir_graph_free(cut);
-    if (status == SGL_OK && context->changed) /* all may have stood so before */
-        *context->changed = !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(*out));
+    if (status == SGL_OK) sglpass_say_by_hash(context, in, *out);
     return status;
 }
 

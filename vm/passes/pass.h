@@ -34,6 +34,12 @@ static inline void sglpass_say(const sglpass_context *context, const sglir_graph
     if (context->changed != NULL) *context->changed = changed || in->nodes.count != out->nodes.count;
 }
 
+/* The same for a pass that may make again what stood so before: the graphs tell by themselves. */
+static inline void sglpass_say_by_hash(const sglpass_context *context, const sglir_graph *in, const sglir_graph *out)
+{
+    if (context->changed != NULL) *context->changed = !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(out));
+}
+
 typedef sgl_status (*sglpass_fn)(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 
 typedef struct sglpass {

@@ -515,8 +515,7 @@ static sgl_status begin_early(const sglpass_context *context, const sglir_graph 
     *out = NULL;
     sgl_status status = sglpass_place_waits(context, ordered, out);
     sglir_graph_free(ordered);
-    if (status == SGL_OK && context->changed) /* waits may have stood so before */
-        *context->changed = !sglcore_hash_equal(sglir_job_hash(in), sglir_job_hash(*out));
+    if (status == SGL_OK) sglpass_say_by_hash(context, in, *out);
     return status;
 }
 

@@ -86,8 +86,7 @@ static bool is_split_member(const opener *o, sglir_id value)
     const sglir_node *maker = sglir_maker(o->g, value);
     int8_t at[SGLIR_AXIS_COUNT];
     uint64_t named;
-    bool staged =
-        o->plan->schedule != SGLPLAN_UNSTAGED && o->plan->mesh[SGLIR_AXIS_PP] > 1; /* each goes to its stage */
+    const bool staged = sglplan_is_staged(o->plan); /* each goes to its stage */
     return maker && maker->op == SGLIR_OP_INPUT && (staged || sglpass_split_input(o->plan, o->g, maker, at, &named));
 }
 

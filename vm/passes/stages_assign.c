@@ -33,16 +33,7 @@ static sglir_id parameter_of(const sglir_graph *g, const sglir_node *input)
 
 bool sglpass_stages_known_home(const sglpass_stages *s, const char *name, int64_t *home)
 {
-    const sglir_graph *layout = s->context->layout;
-    sglir_id input = layout ? sglir_input_find(layout, name) : SGLIR_NONE;
-    for (int64_t m = 0; layout && input == SGLIR_NONE && m < layout->members.count; m++) {
-        const sglir_member *member = &layout->members.data[m];
-        if (strcmp(sglcore_string(layout->strings, member->name), name) == 0)
-            input = sglir_input_find(layout, sglcore_string(layout->strings, member->section));
-    }
-    if (input == SGLIR_NONE) return false;
-    *home = sglir_home_of(layout, sglir_value_at(layout, input)->node);
-    return true;
+    return s->context->layout != NULL && sglir_state_home(s->context->layout, name, home);
 }
 
 /* A number that is no parameter's (steps skipped, a loss scale) is held by all. */

@@ -138,16 +138,12 @@ sgl_status sglsession_check_split(const sgl_session *session, const sglir_graph 
                         brought_by, split_text(has, b, sizeof b));
 }
 
-/* The stage on which the graph has the state, itself or in a section; below 0: on every one. */
+/* The stage on which the graph has the state; below 0: every one, or it has none. */
 static int64_t home_of(const sglir_graph *placed, const char *name)
 {
-    sglir_id input = sglir_input_find(placed, name);
-    for (int64_t m = 0; input == SGLIR_NONE && m < placed->members.count; m++) {
-        const sglir_member *member = &placed->members.data[m];
-        if (strcmp(sglcore_string(placed->strings, member->name), name) == 0)
-            input = sglir_input_find(placed, sglcore_string(placed->strings, member->section));
-    }
-    return input == SGLIR_NONE ? SGLIR_HOME_UNSAID : sglir_home_of(placed, sglir_value_at(placed, input)->node);
+    int64_t home = SGLIR_HOME_UNSAID;
+    (void)sglir_state_home(placed, name, &home);
+    return home;
 }
 
 /* The residual of a parameter's gradient, which a pass makes where the plan compresses it. */
