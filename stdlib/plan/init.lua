@@ -13,6 +13,9 @@
 --- says in which order they take turns at micro-batches; without one ("none") each of them computes the same. `chunks`
 --- is how many parts of the forward an interleaved stage has (2); `cut` names the modules with which parts begin,
 --- { "blocks.5" } or "blocks.5"; else they are cut so that the most loaded has least to do.
+--- `attention` says what attention over parts of the sequence (cp) takes: whole keys and values ("gather"), parts of
+--- the heads of the whole sequence ("heads"), keys and values block by block round the ranks ("ring"), or what sends
+--- least ("auto").
 --- `compress` says by pattern of names which gradients are exchanged over dp and fsdp in fewer bytes, and how:
 --- { ["*"] = "int8" }, "bf16", "none"; what that loses is kept, and sent with the next ones.
 --- Entries without a name are recipes (recipes.lua): their fields are this plan's.
@@ -24,9 +27,12 @@ local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "bucket", "memory", "wide",
-  "disable", "params", "zero", "activations", "schedule", "chunks", "cut", "compress" }
-local schedules = { "none", "gpipe", "1f1b", "interleaved", "zero-bubble" }
-local precisions = { "fp32", "bf16", "fp16", "fp64" }
+  "disable", "params", "zero", "activations", "schedule", "attention", "chunks", "cut", "compress" }
+local words = {
+  schedule = { "none", "gpipe", "1f1b", "interleaved", "zero-bubble" },
+  attention = { "auto", "gather", "heads", "ring" },
+  precision = { "fp32", "bf16", "fp16", "fp64" },
+}
 
 local function count(name, value)
   local number = math.tointeger(tonumber(value))
@@ -170,8 +176,8 @@ function Plan:fields(parameters)
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
-    bucket = self.bucket, schedule = self.schedule, chunks = self.chunks, cut = self.cut, wide = self.wide,
-    compress = self.compress, disable = self.disable, layouts = layouts.text(self, parameters),
+    bucket = self.bucket, schedule = self.schedule, attention = self.attention, chunks = self.chunks, cut = self.cut,
+    wide = self.wide, compress = self.compress, disable = self.disable, layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
@@ -186,11 +192,19 @@ function Plan:__tostring()
   return ("plan{mesh={%s}, micro=%d, precision=%s}"):format(table.concat(parts, ", "), self.micro, self.precision)
 end
 
+local function check_word(field, value, list)
+  for _, word in ipairs(list) do
+    if word == value then return end
+  end
+  core.error(("plan: %s must be %s or %s, not '%s'%s"):format(field, table.concat(list, ", ", 1, #list - 1),
+    list[#list], tostring(value), names_of.hint(tostring(value), list)))
+end
+
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error. Ranks sum gradients in exchanges of at least
 --- `bucket` bytes ("4MiB"), as the backward makes them.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, chunks: integer?, cut: string|string[]|nil, compress: string|table<string, string>|nil, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, attention: "auto"|"gather"|"heads"|"ring"|nil, chunks: integer?, cut: string|string[]|nil, compress: string|table<string, string>|nil, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)
@@ -216,18 +230,8 @@ local function make(options)
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips", "chunks" } do
     if plan[name] ~= nil then plan[name] = count(name, plan[name]) end
   end
-  if plan.schedule ~= nil then
-    local known_one = false
-    for _, name in ipairs(schedules) do known_one = known_one or name == plan.schedule end
-    if not known_one then
-      core.error(("plan: schedule must be none, gpipe, 1f1b, interleaved or zero-bubble, not '%s'%s"):format(
-        tostring(plan.schedule), names_of.hint(plan.schedule, schedules)))
-    end
-  end
-  local found = false
-  for _, name in ipairs(precisions) do found = found or name == plan.precision end
-  if not found then
-    core.error(("plan: precision must be fp32, bf16, fp16 or fp64, not '%s'"):format(tostring(plan.precision)))
+  for field, list in pairs(words) do
+    if plan[field] ~= nil then check_word(field, plan[field], list) end
   end
   return setmetatable(plan, Plan)
 end

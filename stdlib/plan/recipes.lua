@@ -40,9 +40,13 @@ function recipes.sequence(options)
   return { mesh = { tp = ranks }, activations = { [options.blocks or "blocks.*"] = { tp = 1 } } }
 end
 
---- Context parallel: each rank has a part of every sequence, and attention sees whole keys and values.
----@param options { ranks: integer }
-function recipes.context(options) return { mesh = { cp = ranks_of("context", options) } } end
+--- Context parallel: each rank has a part of every sequence. `attention` takes whole keys and values ("gather"), parts
+--- of the heads of the whole sequence ("heads"; Jacobs et al., arXiv:2309.14509), or keys and values block by block
+--- ("ring"; Liu et al., arXiv:2310.01889), which keeps one rank's part of them alone; "auto" what sends least.
+---@param options { ranks: integer, attention: "auto"|"gather"|"heads"|"ring"|nil } # auto
+function recipes.context(options)
+  return { mesh = { cp = ranks_of("context", options, { attention = "text?" }) }, attention = options.attention }
+end
 
 --- Expert parallel: each rank has rows of the batch and some of the experts.
 ---@param options { ranks: integer }

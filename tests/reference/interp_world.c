@@ -180,6 +180,20 @@ static void all_to_all(const interp_rank *r, const interp_call *call, sglplan_ax
     }
 }
 
+/* What the rank `by` places before this one has, round the group. */
+static void shift(const interp_rank *r, const interp_call *call, sglplan_axes axes, interp_tensor *result)
+{
+    const sglplan *plan = r->world->plan;
+    const int64_t size = sglplan_group_size(plan, axes), own = sglplan_group_place(plan, axes, r->rank);
+    const int64_t place = ((own - interp_int(call, "by")) % size + size) % size;
+    const interp_tensor *theirs = r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->args[0];
+    if (theirs->count != result->count) {
+        snprintf(call->in->error, sizeof call->in->error, "rank %d is shifted a part of another extent", (int)r->rank);
+        return;
+    }
+    for (int64_t e = 0; e < result->count; e++) interp_move(result, e, theirs, e);
+}
+
 static bool same_exchange(const interp_rank *r, const interp_call *call, sglplan_axes axes)
 {
     for (int64_t place = 0; place < sglplan_group_size(r->world->plan, axes); place++) {
@@ -202,6 +216,7 @@ static bool exchange(const interp_rank *r, const interp_call *call)
         for (uint32_t i = 0; i < call->node->arg_count; i++) gather(r, i, axes, &call->results[i]);
         break;
     case SGLIR_OP_ALL_TO_ALL: all_to_all(r, call, axes, &call->results[0]); break;
+    case SGLIR_OP_RING_SHIFT: shift(r, call, axes, &call->results[0]); break;
     case SGLIR_OP_REDUCE_SCATTER:
     case SGLIR_OP_REDUCE_SCATTER_EACH:
         for (uint32_t i = 0; i < call->node->arg_count; i++) scatter(r, call, i, axes, &call->results[i]);

@@ -240,7 +240,7 @@ int random_cover_missing(FILE *out)
     uint32_t all = 0;
     for (int op = 0; op < SGLIR_OP_COUNT; op++) {
         const char *name = sglir_ops[op].name;
-        bool among_ranks = sglir_is_among_ranks((sglir_op)op) || op == SGLIR_OP_TERMS; /* test_compress */
+        bool among_ranks = sglir_is_among_ranks((sglir_op)op) || op == SGLIR_OP_TERMS || op == SGLIR_OP_DECLARE;
         bool met =
             among_ranks || /* of one rank there are none: test_shard lays programs out over several */
             cover->drawn[op] > 0 ||

@@ -6,7 +6,7 @@
 #include "net_rig.h"
 #include "wire.h"
 
-enum { COLS = 3, MOST_ROWS = 16, STEPS = 3 };
+enum { COLS = 3, MOST_ROWS = 16, STEPS = 3, BY = -5 };
 
 typedef struct net_case {
     sglplan plan;
@@ -58,10 +58,18 @@ static double number_of(int64_t rank, int64_t i, int step) { return (double)((ra
 
 /* ---- all ops --------------------------------------------------------------------------------------------------------- */
 
+/* The one that stands BY places before it, round the group. */
+static int rank_before(const net_case *c, int rank)
+{
+    const int64_t size = sglplan_group_size(&c->plan, c->axes), own = sglplan_group_place(&c->plan, c->axes, rank);
+    return (int)sglplan_group_member(&c->plan, c->axes, rank, ((own - BY) % size + size) % size);
+}
+
 static void write_graph(const net_case *c, int rank, char *text, size_t room)
 {
     const int64_t rows = c->rows + (rank == c->other && !c->swapped ? c->unit : 0);
     const int64_t own = sglplan_part_along(&c->plan, c->axes, rank, rows, c->unit).size;
+    const int64_t comes = sglplan_part_along(&c->plan, c->axes, rank_before(c, rank), rows, c->unit).size;
     const bool swapped = rank == c->other && c->swapped;
     const long long ranks = (long long)sglplan_group_size(&c->plan, c->axes);
     char layout[64] = "", places[64] = "";
@@ -91,12 +99,16 @@ static void write_graph(const net_case *c, int rank, char *text, size_t room)
                  "  %%15 = wait(%%5, %%1)\n"
                  "  %%16 = wait(%%13, %%12)\n"
                  "  %%17 = wait(%%10, %%9)\n"
+                 "  %%18 = ring_shift(%%11) {axes=%u, dim=0, by=%d, extent=%lld, whole=%lld, unit=%lld}\n"
+                 "  %%19 = coordinate() {axis=1}\n"
+                 "  %%20 = wait(%%18, %%11)\n"
                  "  fetch \"apart\" %%12\n  fetch \"again\" %%16\n  fetch \"sum\" %%14\n  fetch \"max\" %%15\n"
-                 "  fetch \"gathered\" %%17\n  fetch \"coordinate\" %%8\n  fetch \"part\" %%11\n}\n",
+                 "  fetch \"gathered\" %%17\n  fetch \"coordinate\" %%8\n  fetch \"part\" %%11\n"
+                 "  fetch \"shifted\" %%20\n}\n",
                  c->dtype, (long long)rows, COLS, c->axes, c->dtype, COLS, layout, c->dtype, (long long)rows, COLS,
                  places, c->axes, c->axes, c->axes, ranks, (long long)own, (long long)c->unit, c->axes, (long long)own,
                  (long long)c->unit, c->axes, (long long)rows, (long long)c->unit, c->axes, ranks, (long long)rows,
-                 (long long)c->unit);
+                 (long long)c->unit, c->axes, BY, (long long)comes, (long long)rows, (long long)c->unit);
         return;
     }
     snprintf(
@@ -113,12 +125,15 @@ static void write_graph(const net_case *c, int rank, char *text, size_t room)
         "  %%8 = input() {role=2, name=\"q\", dtype=%s, dims=[1,%lld,%d], layout=[%s]}\n"
         "  %%9 = all_to_all(%%8) {axes=%u, to=1, ranks=%lld, extent=%lld, unit=%lld}\n"
         "  %%10 = all_to_all(%%9) {axes=%u, to=0, ranks=%lld, extent=%lld, unit=%lld}\n"
+        "  %%11 = ring_shift(%%5) {axes=%u, dim=0, by=%d, extent=%lld, whole=%lld, unit=%lld}\n"
+        "  fetch \"shifted\" %%11\n"
         "  fetch \"apart\" %%9\n  fetch \"again\" %%10\n  fetch \"sum\" %%%d\n  fetch \"max\" %%%d\n  fetch \"gathered\" %%6\n  fetch \"coordinate\" %%7\n}\n",
         c->dtype, (long long)rows, COLS, c->axes, c->dtype, COLS, layout, swapped ? "all_max" : "all_reduce",
         swapped ? "%1" : "%2", c->axes, swapped ? ", dim=1" : "", swapped ? "all_reduce" : "all_max",
         swapped ? "%2" : "%1", c->axes, swapped ? "" : ", dim=1", c->axes, (long long)own, (long long)c->unit, c->axes,
         (long long)rows, (long long)c->unit, c->dtype, (long long)rows, COLS, places, c->axes, ranks, (long long)own,
-        (long long)c->unit, c->axes, ranks, (long long)rows, (long long)c->unit, swapped ? 4 : 3, swapped ? 3 : 4);
+        (long long)c->unit, c->axes, ranks, (long long)rows, (long long)c->unit, c->axes, BY, (long long)comes,
+        (long long)rows, (long long)c->unit, swapped ? 4 : 3, swapped ? 3 : 4);
 }
 
 /* This rank's rows of each rank's; and its own rows, handed back by those that got them. */
@@ -135,6 +150,20 @@ static const char *check_all_to_all(const rig *g, const net_case *c, int step)
     }
     for (int64_t i = 0; i < c->rows * COLS; i++) {
         if (get(again, c->dtype, i) != number_of(g->r->rank, i + 2, step)) return "all_to_all back is wrong";
+    }
+    return NULL;
+}
+
+/* The part of the sum that the rank before this one has; negative where a kernel stands between. */
+static const char *check_shift(const rig *g, const net_case *c, int step)
+{
+    const char *shifted = port_at(g, "shifted", NULL);
+    const sglplan_part part = sglplan_part_along(&c->plan, c->axes, rank_before(c, g->r->rank), c->rows, c->unit);
+    for (int64_t i = 0; i < part.size * COLS; i++) {
+        double wanted = 0;
+        for (int64_t p = 0; p < sglplan_group_size(&c->plan, c->axes); p++)
+            wanted += number_of(sglplan_group_member(&c->plan, c->axes, g->r->rank, p), part.offset * COLS + i, step);
+        if (get(shifted, c->dtype, i) != (c->later ? -wanted : wanted)) return "ring_shift is wrong";
     }
     return NULL;
 }
@@ -161,7 +190,8 @@ static const char *check_fetches(const rig *g, const net_case *c, int step)
         }
         if (get(max, c->dtype, i) != wanted) return "all_max is wrong";
     }
-    return check_all_to_all(g, c, step);
+    const char *fault = check_shift(g, c, step);
+    return fault ? fault : check_all_to_all(g, c, step);
 }
 
 static sgl_status run_steps(rig *g, const net_case *c)

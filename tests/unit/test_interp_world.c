@@ -40,6 +40,13 @@ static const char *const all_ops =
     "  %%24 = mul(%%23, %%23)\n"
     "  %%25 = reduce_sum(%%24) {axes=[0,1]}\n"
     "  %%26 = all_reduce(%%25) {axes=1}\n"
+    "  %%27 = ring_shift(%%0) {axes=1, dim=0, by=1, extent=%d, whole=4}\n"
+    "  %%28 = reduce_sum(%%27) {axes=[0,1]}\n"
+    "  %%29 = mul(%%28, %%2)\n" /* 8 on rank 0, 1 + 2 on rank 1, 4 on rank 2, times the rank */
+    "  %%30 = all_reduce(%%29) {axes=1}\n"
+    "  %%31 = ring_shift(%%27) {axes=1, dim=0, by=-1, of=1, extent=%d, whole=4}\n"
+    "  %%32 = all_gather(%%31) {axes=1, extent=4}\n"
+    "  fetch \"shifted\" %%30\n  fetch \"home\" %%32\n"
     "  fetch \"last\" %%4\n  fetch \"one\" %%6\n  fetch \"rows\" %%7\n  fetch \"sum\" %%9\n  fetch \"sums\" %%12\n"
     "  fetch \"apart\" %%21\n  fetch \"again\" %%26\n"
     "}\n";
@@ -54,13 +61,16 @@ static const struct {
                { "sum", 1, { 15 } },
                { "sums", 4, { 15, 15, 15, 15 } },
                { "apart", 4, { 12, 15, 18, 21 } },
-               { "again", 1, { 0 } } };
+               { "again", 1, { 0 } },
+               { "shifted", 1, { 11 } },
+               { "home", 4, { 1, 2, 4, 8 } } };
 
-static sglir_graph *parse(sglcore_env *env, const char *format, int own)
+static sglir_graph *parse(sglcore_env *env, const char *format, int rank)
 {
+    const int own = rank == 0 ? 2 : 1, before = rank == 1 ? 2 : 1; /* rows of this rank, and of the one before it */
     char text[4096];
     ir_message message;
-    snprintf(text, sizeof text, format, own, own, own);
+    snprintf(text, sizeof text, format, own, own, own, before, own);
     sglir_graph *g = ir_case_parse(env, "rank", text, &message);
     if (g == NULL) fail_msg("%s", message.text);
     return g;
@@ -79,7 +89,7 @@ static bool run(const char *const formats[RANKS], interp ranks[RANKS])
     interp_tensor_free(&x);
     sglplan_init(&plan);
     plan.mesh[SGLIR_AXIS_DP] = RANKS;
-    for (int r = 0; r < RANKS; r++) graphs[r] = parse(&env, formats[r], r == 0 ? 2 : 1);
+    for (int r = 0; r < RANKS; r++) graphs[r] = parse(&env, formats[r], r);
     bool good = interp_world_run(&whole, &plan, (const sglir_graph *const *)graphs, ranks);
     for (int r = 0; r < RANKS; r++) sglir_graph_free(graphs[r]);
     interp_free(&whole);

@@ -41,6 +41,11 @@ static void test_fields(void **state)
     refused(&plan, SGLIR_S("schedule", "1fb1"), SGL_INVALID_ARGUMENT,
             "plan: schedule \"1fb1\" is none of none, gpipe, 1f1b, interleaved, zero-bubble; did you mean '1f1b'?");
     assert_int_equal(sglplan_chunks(&plan), 1);
+    accepted(&plan, SGLIR_S("attention", "ring"));
+    assert_int_equal(plan.attention, SGLPLAN_ATTENTION_RING);
+    refused(&plan, SGLIR_S("attention", "head"), SGL_INVALID_ARGUMENT,
+            "plan: attention \"head\" is none of auto, gather, heads, ring; did you mean 'heads'?");
+    accepted(&plan, SGLIR_S("attention", "auto"));
     accepted(&plan, SGLIR_S("schedule", "interleaved"));
     assert_int_equal(sglplan_chunks(&plan), 2);
     accepted(&plan, SGLIR_I("chunks", 3));
@@ -176,7 +181,7 @@ static void test_text_and_hash(void **state)
     assert_string_equal(
         text.data,
         "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
-        "micro = 2\nprecision = \"fp32\"\nschedule = \"none\"\nscale = 65536\nscale_growth_interval = 2000\n"
+        "micro = 2\nprecision = \"fp32\"\nschedule = \"none\"\nattention = \"auto\"\nscale = 65536\nscale_growth_interval = 2000\n"
         "max_skips = 20\nunfused = 0\nchunks = 0\nbucket = 4194304\ncut = \"\"\nmemory = 0\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ncompress = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);

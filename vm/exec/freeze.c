@@ -210,9 +210,7 @@ static sgl_status freeze_branch(freezer *f, instruction_list *list, const sglir_
 static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(f->g, id);
-    if (node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK ||
-        node->op == SGLIR_OP_AFTER || node->op == SGLIR_OP_TERMS)
-        return SGL_OK;
+    if (node->op == SGLIR_OP_INPUT || (sglir_is_view(node) && node->op != SGLIR_OP_WAIT)) return SGL_OK;
     if (node->op == SGLIR_OP_CONSTANT) return freeze_constant(f, node);
     sglplan_cost cost = sglplan_cost_of(f->g, id);
     sglexec_instruction i = { .op = node->op,

@@ -244,6 +244,35 @@ static sgl_status make_all_to_all(sglexec_exchanges *e, const sglexec_instructio
     return SGL_OK;
 }
 
+/* All that this rank has goes to one, and what another one has comes: an all_to_all of which the other counts are 0. */
+static sgl_status make_shift(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *from,
+                             const sglexec_operand *to, route *r)
+{
+    const int64_t size = sglplan_group_size(&e->plan, r->axes), own = sglplan_group_place(&e->plan, r->axes, e->rank);
+    const int64_t dim = sglexec_attr_int(e->program, i, "dim"), unit = sglexec_attr_int(e->program, i, "unit");
+    const int64_t whole = sglexec_attr_int(e->program, i, "whole");
+    const int64_t by = (sglexec_attr_int(e->program, i, "by") % size + size) % size;
+    const int64_t goes = (own + by) % size, comes = (own - by + size) % size;
+    int64_t *counts = sglcore_arena_alloc(&e->arena, 2 * (size_t)size * sizeof *counts);
+    if (!counts) return SGL_OUT_OF_MEMORY;
+    counts[goes] = elements_of(from, 0);
+    counts[size + comes] = elements_of(to, 0);
+    r->exchange.kind = SGLEXEC_ALL_TO_ALL;
+    r->exchange.counts = counts;
+    r->exchange.counts_in = counts + size;
+    const int64_t of[2] = { sglexec_attr_int(e->program, i, "of"), sglexec_attr_int(e->program, i, "of") + by };
+    for (int k = 0; k < 2; k++) {
+        const int64_t place = ((own - of[k]) % size + size) % size;
+        const int64_t member = sglplan_group_member(&e->plan, r->axes, e->rank, place);
+        const int64_t rows = sglplan_part_along(&e->plan, r->axes, member, whole, unit).size;
+        if (rows != (k ? to : from)->dims[dim])
+            return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: the part of rank %lld has %lld rows, not %lld",
+                                r->exchange.label, (long long)member, (long long)rows,
+                                (long long)(k ? to : from)->dims[dim]);
+    }
+    return SGL_OK;
+}
+
 static int64_t bytes_of(const sglexec_operand *o)
 {
     return sglcore_dtype_bytes((sgl_dtype)o->dtype, elements_of(o, 0));
@@ -311,6 +340,7 @@ static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
     case SGLIR_OP_REDUCE_SCATTER_EACH: return make_members(e, i, false, r);
     case SGLIR_OP_ALL_GATHER_EACH: return make_members(e, i, true, r);
     case SGLIR_OP_ALL_TO_ALL: return make_all_to_all(e, i, from, to, r);
+    case SGLIR_OP_RING_SHIFT: return make_shift(e, i, from, to, r);
     default: return sglcore_fail(e->net->env, SGL_INTERNAL, "%s: no exchange that a program runs", r->exchange.label);
     }
 }

@@ -95,6 +95,25 @@ sgl_status sglir_infer_terms(const sglir_infer *in)
     return SGL_OK;
 }
 
+sgl_status sglir_infer_declare(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    const int64_t dim = sglir_infer_int(in, "dim");
+    SGLCORE_TRY(axes_of(in, &axes));
+    if (dim < -1 || dim >= x->rank) return sglir_infer_fail(in, "the argument has no dimension %" PRId64, dim);
+    in->results[0] = *x;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if ((axes >> axis & 1) == 0) continue;
+        if ((x->sharded[axis] < 0) != (dim >= 0))
+            return sglir_infer_fail(in, "the argument is split over %s along dimension %d, and is to be along %" PRId64,
+                                    sglir_axis_name(axis), x->sharded[axis], dim);
+        in->results[0].sharded[axis] = (int8_t)dim;
+    }
+    in->results[0].partial = (uint8_t)(x->partial & ~axes);
+    return SGL_OK;
+}
+
 sgl_status sglir_infer_all_reduce(const sglir_infer *in)
 {
     unsigned axes = 0;
@@ -238,6 +257,27 @@ sgl_status sglir_infer_all_to_all(const sglir_infer *in)
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if ((axes >> axis & 1) != 0) result->sharded[axis] = (int8_t)to;
     }
+    return SGL_OK;
+}
+
+/* What comes has the extents of what is sent but along dim, of which the group's ranks have parts. */
+sgl_status sglir_infer_ring_shift(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const sglir_type *x = sglir_infer_arg(in, 0);
+    const int64_t dim = sglir_infer_int(in, "dim"), by = sglir_infer_int(in, "by"),
+                  whole = sglir_infer_int(in, "whole");
+    const int64_t extent = sglir_infer_int(in, "extent"), unit = sglir_infer_int(in, "unit");
+    SGLCORE_TRY(axes_of(in, &axes));
+    SGLCORE_TRY(take_split(in, 0, axes, dim));
+    SGLCORE_TRY(set_extent(in, 0, (int)dim, "extent", extent, unit));
+    if (by == 0 || x->dims[dim] > whole || extent > whole || whole % unit != 0)
+        return sglir_infer_fail(in,
+                                "by = %" PRId64 ": parts of %" PRId64 " and %" PRId64 " of %" PRId64
+                                ", cut at multiples of %" PRId64,
+                                by, x->dims[dim], extent, whole, unit);
+    in->results[0].partial = x->partial;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) in->results[0].sharded[axis] = x->sharded[axis];
     return SGL_OK;
 }
 

@@ -67,7 +67,8 @@ enum {                        /* flags, a column of ops.def */
        SGLIR_EFFECT = 64,    /* never removed, never merged */
        SGLIR_COMMUTES = 128, /* binary and commutative: arguments may be ordered for CSE */
        SGLIR_EXCHANGE =
-           256 /* ranks exchange: it settles what its type says, and all ranks of the group must reach it */
+           256,         /* ranks exchange: it settles what its type says, and all ranks of the group must reach it */
+       SGLIR_VIEW = 512 /* results are the bytes of argument 0, seen otherwise */
 };
 
 typedef struct sglir_op_row {
@@ -331,6 +332,8 @@ void sglir_set_home(sglir_graph *g, sglir_id input, int64_t home);
 /* Of a state by name, itself an INPUT or a member of a section; false: the graph has none. */
 bool sglir_state_home(const sglir_graph *g, const char *name, int64_t *home);
 /* NULL: it is no part, or nobody said of what. */
+static inline bool sglir_is_view(const sglir_node *node) { return (sglir_ops[node->op].flags & SGLIR_VIEW) != 0; }
+
 static inline const sglir_whole *sglir_whole_of(const sglir_graph *g, sglir_id value)
 {
     uint32_t whole = g->values.data[value].whole;

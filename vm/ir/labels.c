@@ -73,6 +73,19 @@ static int leader(const sglir_type *type, const sglir_named *layout, int first, 
     return -1;
 }
 
+/* Of what has no elements products say nothing: dims run together before the first extent of 0, where they are equal, and behind the
+ * last one. */
+static void label_empty(const sglir_type *x, const sglir_type *y, sglir_labels *l)
+{
+    int lead = 0, tail = 0;
+    while (lead < x->rank && lead < y->rank && x->dims[lead] == y->dims[lead] && x->dims[lead] != 0) lead++;
+    while (tail < x->rank - lead && tail < y->rank - lead &&
+           x->dims[x->rank - 1 - tail] == y->dims[y->rank - 1 - tail] && x->dims[x->rank - 1 - tail] != 0)
+        tail++;
+    for (int i = 0; i < lead; i++) l->args[0][i] = l->results[0][i] = (int8_t)sglir_label(l);
+    for (int i = 1; i <= tail; i++) l->args[0][x->rank - i] = l->results[0][y->rank - i] = (int8_t)sglir_label(l);
+}
+
 /* Row-major order keeps runs of dims with equal products together; of each run the leading dims run together. */
 static void label_runs(const sglir_type *x, const sglir_type *y, const sglir_named *layout, sglir_labels *l)
 {
@@ -99,16 +112,19 @@ static void label_runs(const sglir_type *x, const sglir_type *y, const sglir_nam
 bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
 {
     const sglir_type *x = v->args[0], *y = v->results[0];
-    bool empty = sglir_elements(x) == 0; /* products do not tell runs apart */
+    bool empty = sglir_elements(x) == 0;
     /* Says which dim it is where extents of 0 and 1 do not. */
     const sglir_named *layout = sglir_label_attr(v, "layout");
-    if (!empty) label_runs(x, y, layout, l);
+    if (empty)
+        label_empty(x, y, l);
+    else
+        label_runs(x, y, layout, l);
     for (int axis = 0; axis < layout->i && axis < SGLIR_AXIS_COUNT; axis++) {
         int from = x->sharded[axis], to = (int)layout->ints[axis];
         if (from < 0 || to < 0 || to >= y->rank || (x->dims[from] > 1 && !empty)) continue;
         l->args[0][from] = l->results[0][to] = (int8_t)sglir_label(l);
     }
-    return !empty || layout->i > 0;
+    return true;
 }
 
 bool sglir_labels_broadcast(const sglir_view *v, sglir_labels *l)

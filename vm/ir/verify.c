@@ -392,6 +392,7 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_COORDINATE:
     case SGLIR_OP_SHARE:
     case SGLIR_OP_TERMS:
+    case SGLIR_OP_DECLARE:
     case SGLIR_OP_ALL_REDUCE:
     case SGLIR_OP_ALL_MAX:
     case SGLIR_OP_REDUCE_SCATTER:
@@ -401,6 +402,7 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_SEND:
     case SGLIR_OP_RECEIVE:
     case SGLIR_OP_ALL_TO_ALL:
+    case SGLIR_OP_RING_SHIFT:
     case SGLIR_OP_WAIT:
     case SGLIR_OP_FUSED: return true;
     case SGLIR_OP_CONSTANT: return sglir_type_of(g, node->out_first)->rank == 0;

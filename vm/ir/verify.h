@@ -14,11 +14,4 @@ sgl_status sglir_verify_fail(const sglir_graph *g, sglir_id node, bool numbered,
  * their elements are, and no two values that live at the same time share bytes. */
 sgl_status sglir_verify_places(const sglir_graph *g);
 
-/* The node's results are its argument's bytes, seen otherwise. */
-static inline bool sglir_is_view(const sglir_node *node)
-{
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
-}
-
 #endif

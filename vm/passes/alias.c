@@ -8,12 +8,6 @@
 
 /* ---- views -------------------------------------------------------------------------------------------------- */
 
-bool sglpass_is_view(const sglir_node *node)
-{
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
-}
-
 /* Makers have smaller ids than users, so roots are known when they are asked for. Values inside of kernels are their
  * own roots: nothing there is stored. */
 void sglpass_find_views(const sglir_graph *g, sglpass_view *views)
@@ -21,7 +15,7 @@ void sglpass_find_views(const sglir_graph *g, sglpass_view *views)
     for (int64_t v = 0; v < g->values.count; v++) views[v] = (sglpass_view){ .root = (sglir_id)v };
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
-        if (!sglpass_is_view(node)) continue;
+        if (!sglir_is_view(node)) continue;
         sglpass_view at = views[sglir_arg(g, node, 0)];
         for (uint32_t i = 0; i < node->out_count; i++) {
             views[node->out_first + i] = at;

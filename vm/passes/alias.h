@@ -16,7 +16,6 @@ typedef struct sglpass_view {
 } sglpass_view;
 
 /* The node's results are its argument's bytes, seen otherwise or later: reshape, unpack, after, wait. */
-bool sglpass_is_view(const sglir_node *node);
 
 /* Fills views[values.count]. */
 void sglpass_find_views(const sglir_graph *g, sglpass_view *views);

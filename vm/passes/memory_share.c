@@ -102,7 +102,7 @@ static void begin_node(sglpass_sharing *s, sglir_id id)
                 : sglir_attr_int(s->g, node, "role") == SGL_FEED ? SGLIR_SPACE_IO
                                                                  : SGLIR_SPACE_STATE;
     }
-    if (sglpass_is_view(node)) return;
+    if (sglir_is_view(node)) return;
     for (uint32_t i = 0; i < node->out_count; i++) begin(s, node->out_first + i, first, last, space);
     for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
         const sglir_region *region = &s->g->regions.data[node->region_first + r];
@@ -348,7 +348,7 @@ static bool ends_with(const sglpass_sharing *s, const sglpass_group *group, sgli
 static void join_results(sglpass_sharing *s, sglir_id id)
 {
     const sglir_node *node = node_at(s, id);
-    if (sglir_is_control(node) || sglpass_is_view(node)) return;
+    if (sglir_is_control(node) || sglir_is_view(node)) return;
     for (uint32_t r = 0; r < node->out_count; r++) {
         sglir_id result = node->out_first + r;
         if (sglpass_head(s, result) != result || s->groups[result].space != SGLIR_SPACE_ARENA) continue;

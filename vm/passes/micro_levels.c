@@ -7,8 +7,6 @@
  * sliced, is always made again. */
 #include "passes/micro.h"
 
-#include "plan/plan.h"
-
 static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t lesser(int32_t a, int32_t b) { return a < b ? a : b; }
 
@@ -68,15 +66,19 @@ static void need_args(sglpass_micro *m, const sglpass_micro_use *uses, uint32_t 
     }
 }
 
-/* Making the node's results again costs about as little as reading them: some operations per element. */
+/* Making the node's results again costs about as little as reading them: some operations per element. What ranks exchange is
+ * exchanged once. Told by the op, not by extents, which differ from rank to rank: all must run the same exchanges in the same loops. */
 static bool is_cheap(const sglpass_micro *m, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(m->from, id);
-    sglplan_cost cost = sglplan_cost_of(m->from, id);
-    double elements = 0;
-    for (uint32_t r = 0; r < node->out_count; r++)
-        elements += (double)sglir_elements(sglir_type_of(m->from, node->out_first + r));
-    return cost.flops + 8 * cost.transcendentals + cost.bytes / 4 <= 16 * elements;
+    switch (node->op) {
+    case SGLIR_OP_DYNAMIC_SLICE:
+    case SGLIR_OP_ROPE:
+    case SGLIR_OP_RMS_NORM:
+    case SGLIR_OP_LAYER_NORM: return true;
+    case SGLIR_OP_RANDOM_NORMAL: return false;
+    default: return (sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_MOVEMENT | SGLIR_GENERATOR)) != 0;
+    }
 }
 
 /* In which loops the node stands, when its results are needed in `loops`. */

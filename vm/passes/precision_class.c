@@ -41,6 +41,7 @@ enum {
     CLASS_COORDINATE = WIDE, /* of what ranks exchange nothing stands in a graph yet */
     CLASS_SHARE = WIDE,
     CLASS_TERMS = WIDE,
+    CLASS_DECLARE = WIDE,
     CLASS_ALL_REDUCE = WIDE,
     CLASS_ALL_MAX = WIDE,
     CLASS_REDUCE_SCATTER = WIDE,
@@ -50,6 +51,7 @@ enum {
     CLASS_SEND = WIDE,
     CLASS_RECEIVE = WIDE,
     CLASS_ALL_TO_ALL = WIDE,
+    CLASS_RING_SHIFT = WIDE,
     CLASS_WAIT = WIDE,
     CLASS_SCAN = WIDE, /* of regions: what they take and give; what stands in them is of its own class */
     CLASS_COND = WIDE,

@@ -74,7 +74,7 @@ static void mark_transient(scheduler *s)
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         for (uint32_t i = 0; i < node->out_count; i++)
-            s->transient[node->out_first + i] = !is_leaf(node) && !sglpass_is_view(node);
+            s->transient[node->out_first + i] = !is_leaf(node) && !sglir_is_view(node);
     }
     for (int64_t i = 0; i < g->outputs.count; i++) {
         const sglir_output *output = &g->outputs.data[i];
@@ -111,7 +111,7 @@ static sgl_status add_node(scheduler *s, sglir_id id)
     const sglir_node *node = node_at(s, id);
     s->unit_of[id] = NONE;
     if (is_leaf(node)) return SGL_OK;
-    if (sglpass_is_view(node) && node->op != SGLIR_OP_AFTER) { /* an order is a unit of its own, that makes nothing */
+    if (sglir_is_view(node) && node->op != SGLIR_OP_AFTER) { /* an order is a unit of its own, that makes nothing */
         const sglir_value *base = sglir_value_at(s->g, sglir_arg(s->g, node, 0));
         if (base->node == SGLIR_NONE || base->region != s->region || s->unit_of[base->node] == NONE) return SGL_OK;
         s->unit_of[id] = s->unit_of[base->node];
@@ -120,7 +120,7 @@ static sgl_status add_node(scheduler *s, sglir_id id)
     uint32_t unit = (uint32_t)s->units.count;
     s->unit_of[id] = unit;
     SGLCORE_TRY(sglcore_vec_push(s->env, &s->units, id));
-    for (uint32_t i = 0; i < node->out_count && !sglpass_is_view(node); i++)
+    for (uint32_t i = 0; i < node->out_count && !sglir_is_view(node); i++)
         SGLCORE_TRY(add_buffer(s, node->out_first + i, unit));
     return SGL_OK;
 }

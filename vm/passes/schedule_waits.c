@@ -63,7 +63,7 @@ static bool is_exchange(const sglir_node *node) { return (sglir_ops[node->op].fl
 static int64_t bytes_of(const placer *p, sglir_id value) { return sglir_bytes(sglir_type_of(from(p), value)); }
 
 /* A view that can go along with what it shows; an order is a use of its own. */
-static bool goes_along(const sglir_node *node) { return sglpass_is_view(node) && node->op != SGLIR_OP_AFTER; }
+static bool goes_along(const sglir_node *node) { return sglir_is_view(node) && node->op != SGLIR_OP_AFTER; }
 
 /* A view of what the exchange `made` makes, which is there with it: no order stands between them. */
 static bool shows(const placer *p, const sglir_node *node, sglir_id *made)
@@ -147,7 +147,7 @@ static void count_live(timeline *t, const sglir_region *region)
     for (int64_t n = 0; n < t->count; n++) {
         const sglir_id id = region->nodes.data[n];
         const sglir_node *node = node_at(p, id);
-        if (!p->live[id] || sglpass_is_view(node)) continue;
+        if (!p->live[id] || sglir_is_view(node)) continue;
         if (p->context->workspace) t->bytes[n] += p->context->workspace(from(p), id);
         for (uint32_t i = 0; i < node->out_count; i++) {
             const sglir_id made = node->out_first + i;

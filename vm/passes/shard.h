@@ -2,8 +2,9 @@
  * one form into another.
  *
  * shard.c walks the graph, after shard_apart.c and shard_packs.c took apart what cannot be split as one; shard_demand.c
- * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_beyond.c which run
- * without; shard_turn.c turns values from form to form; shard_emit.c emits a node with local extents; shard_region.c does
+ * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_attention.c
+ * how attention does, shard_beyond.c which run
+ * without, shard_ring.c attention that takes keys block by block; shard_turn.c turns values from form to form; shard_emit.c emits a node with local extents; shard_region.c does
  * so for loops and branches. Odd invariant: a value of the old graph may stand in the new one in several forms at once;
  * each is made once per region and found again. */
 #ifndef SGLPASS_SHARD_H
@@ -18,6 +19,8 @@ enum { SGLPASS_WHOLE = SGLIR_WHOLE, SGLPASS_PARTIAL = SGLIR_PARTIAL };
 typedef struct sglpass_form {
     int8_t at[SGLIR_AXIS_COUNT]; /* per axis: the dimension that is split over it, or one of the above */
     int64_t unit[SGL_MAX_RANK];  /* per dimension: where it is split, it is cut at multiples of this; 1 elsewhere */
+    int8_t ring;                 /* an axis along which parts lie */
+    int16_t by; /* of the rank so many places before this one round that axis it is the part; 0: this rank's own */
 } sglpass_form;
 
 /* How one node runs. */
@@ -26,6 +29,10 @@ typedef struct sglpass_way {
     uint32_t form_first; /* sharder->forms: of each argument, then of each result */
     sglplan_axes
         by_heads; /* attention takes parts of its heads over these, and what it makes is turned back to parts of the sequence */
+    sglplan_axes
+        owed; /* over these attention's gradient owes sums of parts that lie along the sequence: they are handed out */
+    int8_t ring;    /* attention takes keys and values block by block round this axis; -1: it does not */
+    int16_t blocks; /* how many other ranks' blocks it takes */
 } sglpass_way;
 
 enum { SGLPASS_SEQUENCE = 1, SGLPASS_HEADS = 2 }; /* dimensions of attention's queries, and of what is made of them */
@@ -82,6 +89,8 @@ void sglpass_emit_terms(sglpass_sharder *s, const sglir_node *node);
 sglir_id sglpass_begin(sglpass_sharder *s, const sglpass_form *form, int dim, int64_t extent);
 /* Along an axis from which element of an extent this rank's part begins, as a value: i64 []. */
 sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit);
+/* That of the rank at a place along it, which is such a value too. */
+sglir_id sglpass_start_at(sglpass_sharder *s, sglir_id place, int axis, int64_t extent, int64_t unit);
 
 /* Writes down of what value of these extents `made` is this rank's part in that form; order: its dimension i is the value's
  * order[i]; NULL: i. (shard_emit.c) */
@@ -97,6 +106,22 @@ sgl_status sglpass_demands(sglpass_sharder *s, sglcore_arena *arena);
 void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *args);
 /* The maximum or minimum of an argument that is split where it is reduced; false: the node is no such one. */
 bool sglpass_emit_extreme(sglpass_sharder *s, const sglpass_way *run, sglir_id x, sglir_id *out);
+
+/* ---- attention block by block (shard_ring.c) ---------------------------------------------------------------------------- */
+
+/* How many other ranks' blocks of keys some rank's queries see round the axis; -1: queries and keys do not both lie along the
+ * sequence over that axis alone. The forms of its arguments are those from `first` on. */
+int sglpass_ring_blocks(const sglpass_sharder *s, const sglir_node *node, uint32_t first, int axis);
+/* Of the same argument, keys or values or segments of keys, the block of the rank `by` places before. */
+sglpass_form sglpass_ring_form(const sglpass_sharder *s, const sglir_node *node, const sglpass_form *own, int axis,
+                               int by);
+bool sglpass_is_ring_arg(const sglir_node *node, uint32_t arg);
+/* The node's arguments as they were taken stand at s->ids from `first` on; its results go behind them. */
+sgl_status sglpass_emit_ring(sglpass_sharder *s, const sglpass_way *run, int64_t first);
+/* What the rank `by` places before this one has of a value of these whole extents. made, in this form: of the rank `of` places
+ * before this one the part. */
+sglir_id sglpass_shift(sglpass_sharder *s, sglir_id made, const int64_t *dims, const sglpass_form *form, int of,
+                       int by);
 
 /* ---- nodes (shard_choose.c, shard_emit.c, shard_region.c) ------------------------------------------------------------ */
 

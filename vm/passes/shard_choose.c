@@ -1,23 +1,15 @@
-/* shard_choose.c -- how a node runs over the mesh: per axis along a label of ops.def (dimensions that run together), carrying
+/* shard_choose.c -- how a node runs over the mesh: per axis along a label of ops.def (dimensions that run sglpass_together), carrying
  * a sum that is owed (where it is linear), or whole on every rank; whatever sends the fewest bytes.
  *
  * In: a node of the old graph, the forms in which its arguments are there. Out: the forms in which it takes them and those of
  * its results. Odd invariant: all choices come of extents and of forms, never of the rank, so that all ranks choose alike. */
 #include <string.h>
 
-#include "passes/shard.h"
-
-/* Labels of a node over its old, whole types; of concat too. */
-typedef struct labels_of_node {
-    const sglir_node *node;
-    bool known, joins; /* joins: a concat, whose labels are dimensions */
-    int joined;
-    sglir_labels labels;
-} labels_of_node;
+#include "passes/shard_choose.h"
 
 /* ---- labels -------------------------------------------------------------------------------------------------------- */
 
-static void read_labels(const sglpass_sharder *s, sglir_id id, labels_of_node *l)
+static void read_labels(const sglpass_sharder *s, sglir_id id, sglpass_node_labels *l)
 {
     const sglir_node *node = sglir_node_at(s->from, id);
     l->node = node;
@@ -34,17 +26,17 @@ static int dim_of(const int8_t *row, int label)
     return -1;
 }
 
-static int arg_dim(const labels_of_node *l, uint32_t arg, int label)
+static int arg_dim(const sglpass_node_labels *l, uint32_t arg, int label)
 {
     return l->joins ? label : dim_of(l->labels.args[arg], label);
 }
 
-static int result_dim(const labels_of_node *l, uint32_t result, int label)
+static int result_dim(const sglpass_node_labels *l, uint32_t result, int label)
 {
     return l->joins ? label : dim_of(l->labels.results[result], label);
 }
 
-static int arg_label(const labels_of_node *l, uint32_t arg, int dim)
+int sglpass_arg_label(const sglpass_node_labels *l, uint32_t arg, int dim)
 {
     if (!l->known) return -1;
     if (l->joins) return dim == l->joined ? -1 : dim;
@@ -52,7 +44,7 @@ static int arg_label(const labels_of_node *l, uint32_t arg, int dim)
     return label >= 0 && (l->labels.refused >> label & 1) == 0 ? label : -1;
 }
 
-static int label_of_result(const labels_of_node *l, int dim)
+static int label_of_result(const sglpass_node_labels *l, int dim)
 {
     if (!l->known) return -1;
     if (l->joins) return dim == l->joined ? -1 : dim;
@@ -60,7 +52,10 @@ static int label_of_result(const labels_of_node *l, int dim)
     return label >= 0 && (l->labels.refused >> label & 1) == 0 ? label : -1;
 }
 
-static bool is_summed(const labels_of_node *l, int label) { return !l->joins && (l->labels.summed >> label & 1) != 0; }
+static bool is_summed(const sglpass_node_labels *l, int label)
+{
+    return !l->joins && (l->labels.summed >> label & 1) != 0;
+}
 
 /* How much arithmetic weighs as much as a byte that is sent: between what a cluster of GPUs has (some 1,000) and what ranks of one
  * machine have (some 100). Without it a product would be made whole by every rank rather than a sum paid. */
@@ -68,56 +63,31 @@ static const double FLOPS_PER_BYTE = 256;
 
 /* ---- a choice in the making ------------------------------------------------------------------------------------------- */
 
-typedef struct chooser {
-    sglpass_sharder *s;
-    const sglir_node *node;
-    labels_of_node labels;
-    uint32_t first;    /* s->forms: of arguments, then of results */
-    double flops;      /* of the whole node */
-    const char *group; /* of the column linear, in which sums are carried; NULL: none are yet */
-} chooser;
-
-static sglir_id arg_of(const chooser *c, uint32_t i) { return sglir_arg(c->s->from, c->node, i); }
-static sglpass_form *arg_form(const chooser *c, uint32_t i) { return &c->s->forms.data[c->first + i]; }
-static sglpass_form *result_form(const chooser *c, uint32_t r)
-{
-    return &c->s->forms.data[c->first + c->node->arg_count + r];
-}
-static int64_t arg_extent(const chooser *c, uint32_t i, int dim)
-{
-    return sglir_type_of(c->s->from, arg_of(c, i))->dims[dim];
-}
-static int64_t result_extent(const chooser *c, uint32_t r, int dim)
-{
-    return sglir_type_of(c->s->from, c->node->out_first + r)->dims[dim];
-}
-
-static sgl_status open_choice(chooser *c, sglpass_way *run)
+static sgl_status open_choice(sglpass_chooser *c, sglpass_way *run)
 {
     sglpass_sharder *s = c->s;
     int64_t count = (int64_t)c->node->arg_count + c->node->out_count;
     c->first = (uint32_t)s->forms.count;
     SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->forms, count));
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        const sglpass_made *there = sglpass_first(s, arg_of(c, i));
+        const sglpass_made *there = sglpass_first(s, sglpass_arg_of(c, i));
         s->forms.data[s->forms.count++] = there ? there->form : sglpass_form_whole();
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) s->forms.data[s->forms.count++] = sglpass_form_whole();
-    run->form_first = c->first;
-    run->by_heads = 0;
+    *run = (sglpass_way){ .node = run->node, .form_first = c->first, .ring = -1 };
     return SGL_OK;
 }
 
-static bool is_parameter(const chooser *c, uint32_t i)
+static bool is_parameter(const sglpass_chooser *c, uint32_t i)
 {
-    const sglir_node *maker = sglir_maker(c->s->from, arg_of(c, i));
+    const sglir_node *maker = sglir_maker(c->s->from, sglpass_arg_of(c, i));
     while (maker && maker->op == SGLIR_OP_CAST) maker = sglir_maker(c->s->from, sglir_arg(c->s->from, maker, 0));
     return maker && maker->op == SGLIR_OP_INPUT && sglir_attr_int(c->s->from, maker, "role") == SGL_PARAMETER;
 }
 
 /* Over the axes of samples a parameter is in parts to be kept, not to be worked on: it is gathered where anything else that the
  * node takes is split. */
-static bool is_stored(const chooser *c, uint32_t i, int axis)
+static bool is_stored(const sglpass_chooser *c, uint32_t i, int axis)
 {
     return (SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis)) && is_parameter(c, i);
 }
@@ -125,23 +95,24 @@ static bool is_stored(const chooser *c, uint32_t i, int axis)
 /* Over the others it is in parts to be worked on as it lies, however few its bytes beside those of a part of the sequence: it is
  * gathered only where the node cannot run otherwise, since any way that gathers it costs so much more. */
 static const double GATHERED_PARAMETER = 1e30;
-static bool is_worked_as_it_lies(const chooser *c, uint32_t i, int axis)
+static bool is_worked_as_it_lies(const sglpass_chooser *c, uint32_t i, int axis)
 {
-    return !(SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis)) && arg_form(c, i)->at[axis] >= 0 && is_parameter(c, i);
+    return !(SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis)) && sglpass_arg_form(c, i)->at[axis] >= 0 && is_parameter(c, i);
 }
 
 /* Bytes sent to have the argument as `place` says, on one axis, all else as it is. place: a dimension, or whole, or partial. */
-static double price_arg(const chooser *c, uint32_t i, int axis, int place)
+static double price_arg(const sglpass_chooser *c, uint32_t i, int axis, int place)
 {
-    sglpass_form form = *arg_form(c, i);
+    sglpass_form form = *sglpass_arg_form(c, i);
     if (form.at[axis] == place) return 0;
     form.at[axis] = (int8_t)place;
-    return sglpass_price(c->s, arg_of(c, i), &form) + (is_worked_as_it_lies(c, i, axis) ? GATHERED_PARAMETER : 0);
+    return sglpass_price(c->s, sglpass_arg_of(c, i), &form) +
+           (is_worked_as_it_lies(c, i, axis) ? GATHERED_PARAMETER : 0);
 }
 
 /* The sum of prices of all arguments, each in its place. Of x * x the second x is there once the first is, if it is wanted so. */
 typedef struct bill {
-    const chooser *c;
+    const sglpass_chooser *c;
     int axis;
     double price;
     int place; /* of the argument before */
@@ -149,62 +120,62 @@ typedef struct bill {
 
 static void add_arg(bill *b, uint32_t i, int place)
 {
-    bool again = i > 0 && arg_of(b->c, i) == arg_of(b->c, i - 1) && place == b->place;
+    bool again = i > 0 && sglpass_arg_of(b->c, i) == sglpass_arg_of(b->c, i - 1) && place == b->place;
     if (!again) b->price += price_arg(b->c, i, b->axis, place);
     b->place = place;
 }
 
 /* ---- along a label ----------------------------------------------------------------------------------------------------- */
 
-/* Dims that run together have extents in proportion: the least of them counts the units. 0: they have not, or a result
+/* Dims that run sglpass_together have extents in proportion: the least of them counts the units. 0: they have not, or a result
  * would differ from rank to rank in a way that no form says. */
-static int64_t units_of(const chooser *c, int label)
+int64_t sglpass_units_of(const sglpass_chooser *c, int label)
 {
     int64_t least = INT64_MAX;
     for (uint32_t r = 0; r < c->node->out_count; r++) {
         int dim = result_dim(&c->labels, r, label);
         if (dim < 0 && !is_summed(&c->labels, label)) return 0;
-        if (dim >= 0 && result_extent(c, r, dim) < least) least = result_extent(c, r, dim);
+        if (dim >= 0 && sglpass_result_extent(c, r, dim) < least) least = sglpass_result_extent(c, r, dim);
     }
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         int dim = arg_dim(&c->labels, i, label);
-        if (dim >= 0 && arg_extent(c, i, dim) < least) least = arg_extent(c, i, dim);
+        if (dim >= 0 && sglpass_arg_extent(c, i, dim) < least) least = sglpass_arg_extent(c, i, dim);
     }
     for (uint32_t r = 0; r < c->node->out_count && least > 0; r++) {
         int dim = result_dim(&c->labels, r, label);
-        if (dim >= 0 && result_extent(c, r, dim) % least != 0) return 0;
+        if (dim >= 0 && sglpass_result_extent(c, r, dim) % least != 0) return 0;
     }
     for (uint32_t i = 0; i < c->node->arg_count && least > 0; i++) {
         int dim = arg_dim(&c->labels, i, label);
-        if (dim >= 0 && arg_extent(c, i, dim) % least != 0) return 0;
+        if (dim >= 0 && sglpass_arg_extent(c, i, dim) % least != 0) return 0;
     }
     return least == INT64_MAX ? 0 : least;
 }
 
-/* In units of the label: how many stand together in what is there in parts already. */
-static int64_t together(const chooser *c, int label, int64_t units)
+/* In units of the label: how many stand sglpass_together in what is there in parts already. */
+int64_t sglpass_together(const sglpass_chooser *c, int label, int64_t units)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         int dim = arg_dim(&c->labels, i, label);
-        if (dim < 0 || sglpass_axes_of(arg_form(c, i), dim) == 0) continue;
-        int64_t each = arg_extent(c, i, dim) / units, unit = arg_form(c, i)->unit[dim];
+        if (dim < 0 || sglpass_axes_of(sglpass_arg_form(c, i), dim) == 0) continue;
+        int64_t each = sglpass_arg_extent(c, i, dim) / units, unit = sglpass_arg_form(c, i)->unit[dim];
         return unit % each == 0 ? unit / each : 1;
     }
     return 1;
 }
 
 /* Attention needs a head on every rank. */
-static bool has_enough(const chooser *c, int axis, int label)
+bool sglpass_has_enough(const sglpass_chooser *c, int axis, int label)
 {
-    int64_t units = units_of(c, label), parts = sglpass_extent(c->s, axis);
+    int64_t units = sglpass_units_of(c, label), parts = sglpass_extent(c->s, axis);
     if (c->node->op != SGLIR_OP_ATTENTION && c->node->op != SGLIR_OP_ATTENTION_GRAD) return units > 0;
-    const sglpass_form *q = arg_form(c, 0);
+    const sglpass_form *q = sglpass_arg_form(c, 0);
     int dim = arg_dim(&c->labels, 0, label);
     for (int other = 0; other < axis; other++) parts *= q->at[other] == dim ? sglpass_extent(c->s, other) : 1;
-    return dim == 0 ? units > 0 : units > 0 && units / together(c, label, units) >= parts;
+    return dim == 0 ? units > 0 : units > 0 && units / sglpass_together(c, label, units) >= parts;
 }
 
-static double price_along(const chooser *c, int axis, int label)
+double sglpass_price_along(const sglpass_chooser *c, int axis, int label)
 {
     bill b = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
@@ -214,18 +185,18 @@ static double price_along(const chooser *c, int axis, int label)
     return b.price;
 }
 
-/* size: of the label's units, how many stand together. */
-static void run_along(const chooser *c, int axis, int label, int64_t units, int64_t size)
+/* size: of the label's units, how many stand sglpass_together. */
+void sglpass_run_along(const sglpass_chooser *c, int axis, int label, int64_t units, int64_t size)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         int dim = arg_dim(&c->labels, i, label);
-        arg_form(c, i)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_WHOLE : dim);
-        if (dim >= 0) arg_form(c, i)->unit[dim] = arg_extent(c, i, dim) / units * size;
+        sglpass_arg_form(c, i)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_WHOLE : dim);
+        if (dim >= 0) sglpass_arg_form(c, i)->unit[dim] = sglpass_arg_extent(c, i, dim) / units * size;
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) {
         int dim = result_dim(&c->labels, r, label);
-        result_form(c, r)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_PARTIAL : dim);
-        if (dim >= 0) result_form(c, r)->unit[dim] = result_extent(c, r, dim) / units * size;
+        sglpass_result_form(c, r)->at[axis] = (int8_t)(dim < 0 ? SGLPASS_PARTIAL : dim);
+        if (dim >= 0) sglpass_result_form(c, r)->unit[dim] = sglpass_result_extent(c, r, dim) / units * size;
     }
 }
 
@@ -241,14 +212,14 @@ static bool in_group(const char *group, uint32_t arg)
 
 /* Ops that are linear with some of their attributes only. A sum is not carried into a narrower dtype: it would be rounded
  * before it is paid. */
-static bool is_linear_here(const chooser *c)
+static bool is_linear_here(const sglpass_chooser *c)
 {
     const sglir_graph *g = c->s->from;
     if (c->node->op == SGLIR_OP_PAD || c->node->op == SGLIR_OP_WINDOWS)
         return sglir_attr_float(g, c->node, "value") == 0;
     if (c->node->op != SGLIR_OP_CAST) return true;
     sgl_dtype to = (sgl_dtype)sglir_attr_int(g, c->node, "to");
-    sgl_dtype of = (sgl_dtype)sglir_type_of(g, arg_of(c, 0))->dtype;
+    sgl_dtype of = (sgl_dtype)sglir_type_of(g, sglpass_arg_of(c, 0))->dtype;
     return sglcore_dtype_is_float(to) && sglcore_dtype_bits(to) >= sglcore_dtype_bits(of);
 }
 
@@ -259,131 +230,92 @@ static const char *next_group(const char *group)
 }
 
 /* A result that is larger than the terms it comes from is paid dearer later. */
-static double price_carried(const chooser *c, int axis, const char *group)
+static double price_carried(const sglpass_chooser *c, int axis, const char *group)
 {
     double before = 0, after = 0, parts = (double)sglpass_extent(c->s, axis);
     bill b = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
         bool carries = in_group(group, i);
-        if (carries && arg_form(c, i)->at[axis] == SGLPASS_PARTIAL)
-            before += sglpass_local_bytes(c->s, arg_of(c, i), arg_form(c, i));
+        if (carries && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL)
+            before += sglpass_local_bytes(c->s, sglpass_arg_of(c, i), sglpass_arg_form(c, i));
         add_arg(&b, i, carries ? SGLPASS_PARTIAL : SGLPASS_WHOLE);
     }
     for (uint32_t r = 0; r < c->node->out_count; r++)
-        after += sglpass_local_bytes(c->s, c->node->out_first + r, result_form(c, r));
+        after += sglpass_local_bytes(c->s, c->node->out_first + r, sglpass_result_form(c, r));
     return b.price + (after > before ? 2 * (parts - 1) / parts * (after - before) : 0);
 }
 
-static bool group_owes(const chooser *c, int axis, const char *group)
+static bool group_owes(const sglpass_chooser *c, int axis, const char *group)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        if (in_group(group, i) && arg_form(c, i)->at[axis] == SGLPASS_PARTIAL) return true;
+        if (in_group(group, i) && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL) return true;
     }
     return false;
 }
 
-static void run_carrying(chooser *c, int axis, const char *group)
+static void run_carrying(sglpass_chooser *c, int axis, const char *group)
 {
     c->group = group;
     for (uint32_t i = 0; i < c->node->arg_count; i++)
-        arg_form(c, i)->at[axis] = in_group(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
-    for (uint32_t r = 0; r < c->node->out_count; r++) result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
+        sglpass_arg_form(c, i)->at[axis] = in_group(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
+    for (uint32_t r = 0; r < c->node->out_count; r++) sglpass_result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
 }
 
 /* ---- what no label says ---------------------------------------------------------------------------------------------------- */
 
 /* The price of running beyond labels (shard_beyond.c); false: the node does not. */
-static bool price_beyond(const chooser *c, int axis, sglir_beyond *how, double *price)
+bool sglpass_price_beyond(const sglpass_chooser *c, int axis, sglir_beyond *how, double *price)
 {
     double parts = (double)sglpass_extent(c->s, axis);
     bill b = { .c = c, .axis = axis };
     if (c->node->arg_count == 0 || is_stored(c, 0, axis)) return false;
-    if (!sglir_beyond_of(c->s->from, c->node, arg_form(c, 0)->at[axis], how)) return false;
+    if (!sglir_beyond_of(c->s->from, c->node, sglpass_arg_form(c, 0)->at[axis], how)) return false;
     for (uint32_t i = 0; i < c->node->arg_count; i++) add_arg(&b, i, how->args[i]);
-    double bytes = sglpass_local_bytes(c->s, c->node->out_first, result_form(c, 0));
+    double bytes = sglpass_local_bytes(c->s, c->node->out_first, sglpass_result_form(c, 0));
     *price = b.price + (how->extreme || how->results[0] == SGLPASS_PARTIAL ? 2 * (parts - 1) / parts * bytes : 0);
     return true;
 }
 
-static void run_beyond(const chooser *c, int axis, const sglir_beyond *how)
+void sglpass_run_beyond(const sglpass_chooser *c, int axis, const sglir_beyond *how)
 {
-    int64_t unit = arg_form(c, 0)->unit[how->args[0]];
+    int64_t unit = sglpass_arg_form(c, 0)->unit[how->args[0]];
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        arg_form(c, i)->at[axis] = how->args[i];
-        if (how->args[i] >= 0) arg_form(c, i)->unit[how->args[i]] = unit;
+        sglpass_arg_form(c, i)->at[axis] = how->args[i];
+        if (how->args[i] >= 0) sglpass_arg_form(c, i)->unit[how->args[i]] = unit;
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) {
-        result_form(c, r)->at[axis] = how->extreme ? SGLPASS_WHOLE : how->results[r];
-        if (how->results[r] >= 0 && !how->extreme) result_form(c, r)->unit[how->results[r]] = unit;
+        sglpass_result_form(c, r)->at[axis] = how->extreme ? SGLPASS_WHOLE : how->results[r];
+        if (how->results[r] >= 0 && !how->extreme) sglpass_result_form(c, r)->unit[how->results[r]] = unit;
     }
-}
-
-/* What it costs to turn results that are in parts of the heads back to parts of the sequence; sums of weights are wanted by the
- * backward alone, as they are. */
-static double price_back(const chooser *c, int axis)
-{
-    const double parts = (double)sglpass_extent(c->s, axis);
-    const uint32_t count = c->node->op == SGLIR_OP_ATTENTION ? 1 : c->node->out_count;
-    double bytes = 0;
-    for (uint32_t r = 0; r < count; r++)
-        bytes += sglpass_local_bytes(c->s, c->node->out_first + r, result_form(c, r)) / parts;
-    return (parts - 1) / parts * bytes;
-}
-
-/* What the sums cost that are owed for it in later nodes. */
-static double price_owed(const chooser *c, int axis, const sglir_beyond *how)
-{
-    const double parts = (double)sglpass_extent(c->s, axis);
-    double bytes = 0;
-    for (uint32_t r = 1; r < c->node->out_count; r++)
-        if (how->results[r] == SGLPASS_PARTIAL)
-            bytes += sglpass_local_bytes(c->s, c->node->out_first + r, result_form(c, r));
-    return (parts - 1) / parts * bytes;
-}
-
-static bool is_attention(const chooser *c)
-{
-    return c->node->op == SGLIR_OP_ATTENTION || c->node->op == SGLIR_OP_ATTENTION_GRAD;
-}
-
-/* Attention over parts of the sequence gathers keys and values. Instead each rank may take a part of the heads over all of the
- * sequence: what goes in is turned from the one to the other, and what comes out turned back (Jacobs et al., arXiv:2309.14509).
- * The label, -1: that sends no less. */
-static int by_heads(const chooser *c, int axis, const sglir_beyond *how, double beyond)
-{
-    if (!is_attention(c)) return -1;
-    const int heads = arg_label(&c->labels, 0, SGLPASS_HEADS);
-    if (how->args[0] != SGLPASS_SEQUENCE || !has_enough(c, axis, heads)) return -1;
-    const double along = beyond + price_owed(c, axis, how);
-    return price_along(c, axis, heads) + price_back(c, axis) < along ? heads : -1;
 }
 
 /* ---- the choice --------------------------------------------------------------------------------------------------------- */
 
 /* Elementwise ops (an optimizer's) on nothing but what is kept so. */
-static bool is_worked_on(const chooser *c, uint32_t i, int axis)
+static bool is_worked_on(const sglpass_chooser *c, uint32_t i, int axis)
 {
     if (!is_stored(c, i, axis)) return true;
     for (uint32_t k = 0; k < c->node->arg_count; k++) {
-        if (k != i && arg_form(c, k)->at[axis] >= 0 && !is_stored(c, k, axis)) return false;
+        if (k != i && sglpass_arg_form(c, k)->at[axis] >= 0 && !is_stored(c, k, axis)) return false;
     }
     return (sglir_ops[c->node->op].flags & SGLIR_ELEMENTWISE) != 0;
 }
 
-static void choose_axis(chooser *c, int axis, sglpass_way *run)
+static void choose_axis(sglpass_chooser *c, int axis, sglpass_way *run)
 {
     int best = -1;
     const char *carried = NULL;
     double parts = (double)sglpass_extent(c->s, axis), work = c->flops / FLOPS_PER_BYTE;
+    if (sglpass_attends(c, axis, run)) return;
     bill whole = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) add_arg(&whole, i, SGLPASS_WHOLE);
     double least = whole.price + work;
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        int dim = arg_form(c, i)->at[axis];
-        if (dim == SGLPASS_PARTIAL) dim = c->s->demands[(int64_t)arg_of(c, i) * SGLIR_AXIS_COUNT + axis];
-        int label = dim >= 0 ? arg_label(&c->labels, i, dim) : -1;
-        if (label < 0 || !has_enough(c, axis, label) || !is_worked_on(c, i, axis)) continue;
-        double price = price_along(c, axis, label) + work / parts;
+        int dim = sglpass_arg_form(c, i)->at[axis];
+        if (dim == SGLPASS_PARTIAL) dim = c->s->demands[(int64_t)sglpass_arg_of(c, i) * SGLIR_AXIS_COUNT + axis];
+        int label = dim >= 0 ? sglpass_arg_label(&c->labels, i, dim) : -1;
+        if (label < 0 || !sglpass_has_enough(c, axis, label) || !is_worked_on(c, i, axis)) continue;
+        double price = sglpass_price_along(c, axis, label) + work / parts;
         if (best < 0 ? price > least : price >= least) continue;
         least = price;
         best = label;
@@ -398,29 +330,20 @@ static void choose_axis(chooser *c, int axis, sglpass_way *run)
     }
     sglir_beyond how;
     double beyond = 0;
-    const bool goes_beyond = price_beyond(c, axis, &how, &beyond) && beyond + work / parts < least;
-    const int heads = goes_beyond ? by_heads(c, axis, &how, beyond) : -1;
-    if (heads >= 0) {
-        best = heads;
-        carried = NULL;
-    }
-    const bool along = best >= 0 && !carried && (!goes_beyond || heads >= 0);
-    if (along && is_attention(c) && arg_form(c, 0)->at[axis] == SGLPASS_SEQUENCE &&
-        best == arg_label(&c->labels, 0, SGLPASS_HEADS))
-        run->by_heads |= SGLPLAN_AXIS(axis);
-    if (goes_beyond && heads < 0)
-        run_beyond(c, axis, &how);
+    if (sglpass_price_beyond(c, axis, &how, &beyond) && beyond + work / parts < least)
+        sglpass_run_beyond(c, axis, &how);
     else if (carried)
         run_carrying(c, axis, carried);
     else if (best >= 0)
-        run_along(c, axis, best, units_of(c, best), together(c, best, units_of(c, best)));
+        sglpass_run_along(c, axis, best, sglpass_units_of(c, best),
+                          sglpass_together(c, best, sglpass_units_of(c, best)));
     else
-        for (uint32_t i = 0; i < c->node->arg_count; i++) arg_form(c, i)->at[axis] = SGLPASS_WHOLE;
+        for (uint32_t i = 0; i < c->node->arg_count; i++) sglpass_arg_form(c, i)->at[axis] = SGLPASS_WHOLE;
 }
 
 sgl_status sglpass_choose(sglpass_sharder *s, sglir_id id, sglpass_way *run)
 {
-    chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
+    sglpass_chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
     run->node = id;
     read_labels(s, id, &c.labels);
     c.flops = sglplan_cost_of(s->from, id).flops;
@@ -442,7 +365,7 @@ static bool makes_parts(const sglir_node *node, const sglpass_form *wanted)
 
 bool sglpass_choose_along(sglpass_sharder *s, sglir_id id, const sglpass_form *wanted, sglpass_way *run)
 {
-    chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
+    sglpass_chooser c = { .s = s, .node = sglir_node_at(s->from, id) };
     bool generates = (sglir_ops[c.node->op].flags & SGLIR_GENERATOR) != 0;
     double price = 0;
     run->node = id;
@@ -452,14 +375,15 @@ bool sglpass_choose_along(sglpass_sharder *s, sglir_id id, const sglpass_form *w
     if (generates && !makes_parts(c.node, wanted)) return false;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         for (uint32_t i = 0; i < c.node->arg_count && wanted->at[axis] < 0; i++)
-            arg_form(&c, i)->at[axis] = SGLPASS_WHOLE;
+            sglpass_arg_form(&c, i)->at[axis] = SGLPASS_WHOLE;
         if (wanted->at[axis] < 0 || generates) continue;
         int dim = wanted->at[axis], label = label_of_result(&c.labels, dim);
-        int64_t units = label < 0 ? 0 : units_of(&c, label);
-        if (units == 0 || wanted->unit[dim] % (result_extent(&c, 0, dim) / units) != 0) return false;
-        run_along(&c, axis, label, units, wanted->unit[dim] / (result_extent(&c, 0, dim) / units));
+        int64_t units = label < 0 ? 0 : sglpass_units_of(&c, label);
+        if (units == 0 || wanted->unit[dim] % (sglpass_result_extent(&c, 0, dim) / units) != 0) return false;
+        sglpass_run_along(&c, axis, label, units, wanted->unit[dim] / (sglpass_result_extent(&c, 0, dim) / units));
     }
-    for (uint32_t i = 0; i < c.node->arg_count; i++) price += sglpass_price(s, arg_of(&c, i), arg_form(&c, i));
-    *result_form(&c, 0) = *wanted;
+    for (uint32_t i = 0; i < c.node->arg_count; i++)
+        price += sglpass_price(s, sglpass_arg_of(&c, i), sglpass_arg_form(&c, i));
+    *sglpass_result_form(&c, 0) = *wanted;
     return price == 0;
 }

@@ -100,6 +100,16 @@ static sglir_id move_iota(const local *l, sglir_id made)
 
 /* ---- what parts are parts of ---------------------------------------------------------------------------------------- */
 
+/* Whose part it is. */
+static int64_t holder_of(const sglpass_sharder *s, const sglpass_form *form)
+{
+    sglplan_coordinate at = s->at;
+    if (form->by == 0) return s->context->rank;
+    const int64_t places = sglpass_extent(s, form->ring);
+    at.at[form->ring] = ((at.at[form->ring] - form->by) % places + places) % places;
+    return sglplan_mesh_rank(s->context->plan, &at);
+}
+
 void sglpass_tell(sglpass_sharder *s, sglir_id made, const int64_t *dims, const sglpass_form *form,
                   const int64_t *order)
 {
@@ -113,7 +123,7 @@ void sglpass_tell(sglpass_sharder *s, sglir_id made, const int64_t *dims, const 
         if (axes == 0) continue;
         split = true;
         whole.starts[i] =
-            sglplan_part_along(s->context->plan, axes, s->context->rank, dims[dim], form->unit[dim]).offset;
+            sglplan_part_along(s->context->plan, axes, holder_of(s, form), dims[dim], form->unit[dim]).offset;
     }
     if (split) sglir_set_whole(s->to, made, &whole);
 }
@@ -144,11 +154,17 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
     int count = local_attrs(l, named);
     sglir_set_origin_of(s->to, &s->from->origins.data[l->node->origin], s->from);
     move_random(l, args);
-    sglpass_move_beyond(s, l->run, args);
-    if (!sglpass_emit_extreme(s, l->run, args[0], outs))
-        sglir_emit(s->to, (sglir_op)l->node->op, args, (int)l->node->arg_count, named, count, outs);
+    const int64_t nodes = s->to->nodes.count;
+    if (l->run->ring >= 0) {
+        SGLCORE_TRY(sglpass_emit_ring(s, l->run, first));
+        outs = s->ids.data + first + l->node->arg_count;
+    } else {
+        sglpass_move_beyond(s, l->run, args);
+        if (!sglpass_emit_extreme(s, l->run, args[0], outs))
+            sglir_emit(s->to, (sglir_op)l->node->op, args, (int)l->node->arg_count, named, count, outs);
+    }
     SGLCORE_TRY(sglir_status(s->to));
-    s->to->nodes.data[s->to->nodes.count - 1].epoch = l->node->epoch;
+    sglir_keep_apart(s->to, nodes, l->node);
     outs[0] = move_iota(l, outs[0]);
     SGLCORE_TRY(sglir_status(s->to));
     for (uint32_t r = 0; r < l->node->out_count; r++) {
@@ -158,8 +174,8 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
     return sglir_status(s->to);
 }
 
-/* What attention made in parts of the heads is there in parts of the sequence, too, which later nodes see first: they would
- * otherwise multiply parts of the heads, and owe sums as large as the whole. */
+/* What attention made in parts of the heads, or owes sums of, is there in parts of the sequence, too, which later nodes see first:
+ * they would otherwise multiply parts of the heads, and owe sums as large as the whole, or pay all of it on every rank. */
 static void turn_back(local *l)
 {
     sglpass_sharder *s = l->s;
@@ -168,8 +184,13 @@ static void turn_back(local *l)
         if (sglir_type_of(s->from, value)->rank <= SGLPASS_HEADS + 1)
             continue; /* sums of weights: the backward's alone */
         sglpass_form back = *result_form(l, r);
-        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
-            if (l->run->by_heads & SGLPLAN_AXIS(axis)) back.at[axis] = SGLPASS_SEQUENCE;
+        bool turns = l->run->by_heads != 0;
+        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+            const bool owes = (l->run->owed & SGLPLAN_AXIS(axis)) && back.at[axis] == SGLPASS_PARTIAL;
+            turns = turns || owes;
+            if (owes || (l->run->by_heads & SGLPLAN_AXIS(axis))) back.at[axis] = SGLPASS_SEQUENCE;
+        }
+        if (!turns) continue;
         const uint32_t made = s->latest[value];
         if (sglpass_take(s, value, &back) == SGLIR_NONE) return;
         sglpass_made *first = &s->made.data[made - 1], *last = &s->made.data[s->latest[value] - 1], kept = *first;
@@ -194,7 +215,7 @@ sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run)
     }
     status = sglir_status(s->to);
     if (status == SGL_OK) status = emit_with(&l, run->node, first);
-    if (status == SGL_OK && run->by_heads != 0) {
+    if (status == SGL_OK && (run->by_heads | run->owed) != 0) {
         turn_back(&l);
         status = sglir_status(s->to);
     }
@@ -223,7 +244,7 @@ static sglpass_form form_of_input(const sglpass_sharder *s, const sglir_node *no
 
 sgl_status sglpass_emit_input(sglpass_sharder *s, sglir_id id)
 {
-    sglpass_way run = { .node = id, .form_first = (uint32_t)s->forms.count };
+    sglpass_way run = { .node = id, .form_first = (uint32_t)s->forms.count, .ring = -1 };
     SGLCORE_TRY(sglcore_vec_push(s->env, &s->forms, form_of_input(s, sglir_node_at(s->from, id))));
     sgl_status status = sglpass_emit(s, &run);
     s->forms.count = run.form_first;

@@ -16,7 +16,7 @@
 
 sglpass_form sglpass_form_whole(void)
 {
-    sglpass_form form;
+    sglpass_form form = { .by = 0 };
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) form.at[axis] = SGLPASS_WHOLE;
     for (int dim = 0; dim < SGL_MAX_RANK; dim++) form.unit[dim] = 1;
     return form;
@@ -55,7 +55,7 @@ static bool cut_alike(const sglpass_sharder *s, sglir_id value, int dim, const s
 static bool same_form(const sglpass_sharder *s, sglir_id value, const sglpass_form *a, const sglpass_form *b)
 {
     const sglir_type *type = sglir_type_of(s->from, value);
-    if (memcmp(a->at, b->at, sizeof a->at) != 0) return false;
+    if (memcmp(a->at, b->at, sizeof a->at) != 0 || a->by != b->by || (a->by != 0 && a->ring != b->ring)) return false;
     for (int dim = 0; dim < type->rank; dim++) {
         sglplan_axes axes = sglpass_axes_of(a, dim);
         if (axes && !cut_alike(s, value, dim, a, b, axes)) return false;
@@ -188,7 +188,14 @@ double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_for
 {
     double least = 0;
     bool any = false;
+    if (form->by != 0) {
+        if (find(s, value, form)) return 0;
+        sglpass_form own = *form;
+        own.by = 0;
+        return sglpass_price(s, value, &own) + sglpass_local_bytes(s, value, &own);
+    }
     for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
+        if (s->made.data[at - 1].form.by != 0) continue;
         double price = price_from(s, value, &s->made.data[at - 1].form, form);
         if (!any || price < least) least = price;
         any = true;
@@ -219,13 +226,18 @@ static sglplan_axes slower(sglplan_axes axes, int axis)
 
 static sglir_id number(sglpass_sharder *s, int64_t value) { return sglir_constant(s->to, SGL_I64, (double)value); }
 
-sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit)
+sglir_id sglpass_start_at(sglpass_sharder *s, sglir_id place, int axis, int64_t extent, int64_t unit)
 {
     int64_t units = extent / unit, parts = sglpass_extent(s, axis), larger = units % parts;
-    sglir_id at = s->coordinate[axis], start = sglir_mul(s->to, at, number(s, units / parts * unit));
+    sglir_id start = sglir_mul(s->to, place, number(s, units / parts * unit));
     if (larger == 0) return start;
-    sglir_id more = sglir_binary(s->to, SGLIR_OP_MINIMUM, at, number(s, larger));
+    sglir_id more = sglir_binary(s->to, SGLIR_OP_MINIMUM, place, number(s, larger));
     return sglir_add(s->to, start, sglir_mul(s->to, more, number(s, unit)));
+}
+
+sglir_id sglpass_start(sglpass_sharder *s, int axis, int64_t extent, int64_t unit)
+{
+    return sglpass_start_at(s, s->coordinate[axis], axis, extent, unit);
 }
 
 /* Dimension i of what has dimension `front` brought to the front. */
@@ -440,12 +452,17 @@ static void share(turning *t, int axis)
     t->form.at[axis] = SGLPASS_PARTIAL;
 }
 
-static sglir_id turn(sglpass_sharder *s, sglir_id value, const sglpass_made *have, const sglpass_form *want)
+static void set_origin_of(sglpass_sharder *s, sglir_id value)
 {
-    turning t = { s, value, have->made, have->form };
     const sglir_value *at = sglir_value_at(s->from, value);
     sglir_id maker = at->node != SGLIR_NONE ? at->node : s->from->regions.data[at->region].node;
     sglir_set_origin_made(s->to, s->from, maker, s->rewrite.pass);
+}
+
+static sglir_id turn(sglpass_sharder *s, sglir_id value, const sglpass_made *have, const sglpass_form *want)
+{
+    turning t = { s, value, have->made, have->form };
+    set_origin_of(s, value);
     cut_some(&t, want, false);
     hand_out_some(&t, want);
     sglplan_axes owed = sglpass_axes_of(&t.form, SGLPASS_PARTIAL) & ~sglpass_axes_of(want, SGLPASS_PARTIAL);
@@ -497,6 +514,31 @@ static bool remake(sglpass_sharder *s, sglir_id value, const sglpass_form *want,
     return found != NULL;
 }
 
+/* Another rank's part: sent as that rank has it. */
+static sglir_id take_shifted(sglpass_sharder *s, sglir_id value, const sglpass_form *form)
+{
+    sglpass_form own = *form;
+    own.by = 0;
+    const sglir_id part = sglpass_take(s, value, &own);
+    if (s->to->status != SGL_OK) return SGLIR_NONE;
+    set_origin_of(s, value);
+    const sglir_id made = sglpass_shift(s, part, sglir_type_of(s->from, value)->dims, &own, 0, form->by);
+    sglpass_put(s, value, made, form);
+    return made;
+}
+
+/* The one from which it costs least; of equal ones the first. */
+static sglpass_made cheapest(const sglpass_sharder *s, sglir_id value, const sglpass_form *form)
+{
+    sglpass_made best = *sglpass_first(s, value);
+    for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
+        const sglpass_made *other = &s->made.data[at - 1];
+        if (other->form.by != 0) continue;
+        if (price_from(s, value, &other->form, form) < price_from(s, value, &best.form, form)) best = *other;
+    }
+    return best;
+}
+
 sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *form)
 {
     sglir_id made = SGLIR_NONE;
@@ -507,13 +549,10 @@ sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *fo
         sglir_stick(s->to, sglcore_fail(s->env, SGL_INTERNAL, "shard: value %u is used before it is made", value));
         return SGLIR_NONE;
     }
+    if (form->by != 0) return take_shifted(s, value, form);
     if (remake(s, value, form, &made)) return made;
     if (s->to->status != SGL_OK) return SGLIR_NONE;
-    sglpass_made best = s->made.data[s->latest[value] - 1];
-    for (uint32_t at = best.before; at != 0; at = s->made.data[at - 1].before) {
-        const sglpass_made *other = &s->made.data[at - 1];
-        if (price_from(s, value, &other->form, form) <= price_from(s, value, &best.form, form)) best = *other;
-    }
+    const sglpass_made best = cheapest(s, value, form);
     made = turn(s, value, &best, form);
     sglpass_put(s, value, made, form);
     return made;

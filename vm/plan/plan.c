@@ -4,6 +4,7 @@
  * leaves the plan as it was. Odd invariant: the text names every field, defaults too, and holds nothing of the device;
  * the hash also counts which composites the device runs whole, because the passes leave those in one piece. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plan/compress.h"
@@ -113,20 +114,30 @@ static const char *const schedules[SGLPLAN_SCHEDULE_COUNT] = {
 #undef SGLPLAN_SCHEDULE_TEXT
 };
 
-static sgl_status set_schedule(sglcore_env *env, sglplan *plan, const sglir_named *field)
+static const char *const attentions[SGLPLAN_ATTENTION_COUNT] = {
+#define SGLPLAN_ATTENTION_TEXT(name, text) text,
+    SGLPLAN_ATTENTIONS(SGLPLAN_ATTENTION_TEXT)
+#undef SGLPLAN_ATTENTION_TEXT
+};
+
+/* One of the words: its number. */
+static sgl_status set_word(sglcore_env *env, const char *const *words, int count, uint8_t *number,
+                           const sglir_named *field)
 {
+    enum { MOST_WORDS = 8 };
+    const char *names[MOST_WORDS];
+    char hint[SGLCORE_HINT_ROOM], list[128] = "";
     SGLCORE_TRY(check_kind(env, field, 's'));
-    for (int i = 0; i < SGLPLAN_SCHEDULE_COUNT; i++) {
-        if (strcmp(field->s, schedules[i]) != 0) continue;
-        plan->schedule = (uint8_t)i;
-        return SGL_OK;
+    for (int i = 0; i < count && i < MOST_WORDS; i++) {
+        if (strcmp(field->s, words[i]) == 0) {
+            *number = (uint8_t)i;
+            return SGL_OK;
+        }
+        names[i] = words[i];
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", words[i]);
     }
-    const char *names[SGLPLAN_SCHEDULE_COUNT];
-    char hint[SGLCORE_HINT_ROOM];
-    memcpy(names, schedules, sizeof names);
-    return sglcore_fail(env, SGL_INVALID_ARGUMENT,
-                        "plan: schedule \"%s\" is none of none, gpipe, 1f1b, interleaved, zero-bubble%s", field->s,
-                        sglcore_hint(field->s, names, SGLPLAN_SCHEDULE_COUNT, hint));
+    return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s \"%s\" is none of %s%s", field->name, field->s, list,
+                        sglcore_hint(field->s, names, count, hint));
 }
 
 static sgl_status set_number(sglcore_env *env, sglplan *plan, int number, const sglir_named *field)
@@ -179,8 +190,8 @@ static sgl_status set_compress(sglcore_env *env, sglplan *plan, const sglir_name
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision",   "schedule", "cut",     "wide",  "layouts",
-                                          "activations", "compress", "disable", "memory" };
+    static const char *const others[] = { "precision", "schedule",    "attention", "cut",     "wide",
+                                          "layouts",   "activations", "compress",  "disable", "memory" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -194,7 +205,10 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) names[count++] = others[i];
     if (strcmp(field->name, "memory") == 0) return set_memory(env, plan, field);
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
-    if (strcmp(field->name, "schedule") == 0) return set_schedule(env, plan, field);
+    if (strcmp(field->name, "schedule") == 0)
+        return set_word(env, schedules, SGLPLAN_SCHEDULE_COUNT, &plan->schedule, field);
+    if (strcmp(field->name, "attention") == 0)
+        return set_word(env, attentions, SGLPLAN_ATTENTION_COUNT, &plan->attention, field);
     if (strcmp(field->name, "cut") == 0) return set_text(env, plan->cut, sizeof plan->cut, field);
     if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
     if (strcmp(field->name, "wide") == 0) return set_text(env, plan->wide, sizeof plan->wide, field);
@@ -233,6 +247,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", field_of_axis(axis), (long long)plan->mesh[axis]));
     SGLCORE_TRY(sglcore_text_add(env, text, "precision = \"%s\"\n", precision_name(plan)));
     SGLCORE_TRY(sglcore_text_add(env, text, "schedule = \"%s\"\n", schedules[plan->schedule]));
+    SGLCORE_TRY(sglcore_text_add(env, text, "attention = \"%s\"\n", attentions[plan->attention]));
     for (int i = 0; i < NUMBER_COUNT; i++)
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
     SGLCORE_TRY(sglcore_text_add(env, text, "cut = \"%s\"\n", plan->cut));
@@ -254,6 +269,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     }
     sglcore_hasher_string(&hasher, precision_name(plan));
     sglcore_hasher_string(&hasher, schedules[plan->schedule]);
+    sglcore_hasher_string(&hasher, attentions[plan->attention]);
     for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
     sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
     sglcore_hasher_string(&hasher, plan->cut);

@@ -16,10 +16,21 @@ typedef enum sglplan_schedule {
         SGLPLAN_SCHEDULE_COUNT
 } sglplan_schedule;
 
+/* What attention over parts of the sequence takes: whole keys and values; or parts of the heads, of the whole sequence; or keys and
+ * values block by block, round the ring of ranks. AUTO: whatever sends the fewest bytes. */
+#define SGLPLAN_ATTENTIONS(X) X(AUTO, "auto") X(GATHER, "gather") X(HEADS, "heads") X(RING, "ring")
+typedef enum sglplan_attention {
+#define SGLPLAN_ATTENTION_ENUM(name, text) SGLPLAN_ATTENTION_##name,
+    SGLPLAN_ATTENTIONS(SGLPLAN_ATTENTION_ENUM)
+#undef SGLPLAN_ATTENTION_ENUM
+        SGLPLAN_ATTENTION_COUNT
+} sglplan_attention;
+
 typedef struct sglplan {
     int64_t mesh[SGLIR_AXIS_COUNT]; /* extent per axis, 1 where it is not used; MICRO: micro-batches of a step */
     uint8_t precision; /* sgl_dtype of the products: F32 or F64 as traced; BF16, F16: narrower than traced */
     uint8_t schedule;  /* sglplan_schedule: of the stages along pp */
+    uint8_t attention; /* sglplan_attention */
     int64_t chunks;    /* interleaved: of a stage; 0: as many as sglplan_chunks says */
     int64_t scale;     /* fp16: of the loss, at first */
     int64_t scale_growth_interval; /* good steps after which it doubles */

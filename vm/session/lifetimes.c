@@ -6,12 +6,6 @@
 
 #include "session/lifetimes.h"
 
-static bool is_view(const sglir_node *node)
-{
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
-}
-
 typedef struct collector {
     sglcore_env *env;
     const sglir_graph *g;
@@ -41,7 +35,7 @@ static sgl_status add_region(collector *c, sglir_id region, int64_t position)
     const sglir_region *r = &c->g->regions.data[region];
     for (int64_t n = 0; n < r->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(c->g, r->nodes.data[n]);
-        if (!is_view(node)) {
+        if (!sglir_is_view(node)) {
             for (uint32_t k = 0; k < node->out_count; k++) {
                 sglir_id value = node->out_first + k;
                 if (!in_arena(c->g, value)) continue;
@@ -70,7 +64,7 @@ static sgl_status add_top(collector *c)
     int64_t end = top->nodes.count - 1;
     for (int64_t n = 0; n < top->nodes.count; n++) {
         const sglir_node *node = sglir_node_at(c->g, top->nodes.data[n]);
-        for (uint32_t k = 0; k < node->out_count && !is_view(node); k++) {
+        for (uint32_t k = 0; k < node->out_count && !sglir_is_view(node); k++) {
             sglir_id value = node->out_first + k;
             if (!in_arena(c->g, value)) continue;
             int64_t to = c->last[value] > end ? end : c->last[value] < n ? n : c->last[value];
@@ -89,7 +83,7 @@ static void extend_by_views(collector *c)
     const sglir_region *top = &c->g->regions.data[0];
     for (int64_t n = top->nodes.count; n-- > 0;) {
         const sglir_node *node = sglir_node_at(c->g, top->nodes.data[n]);
-        if (!is_view(node)) continue;
+        if (!sglir_is_view(node)) continue;
         int64_t *base = &c->last[sglir_arg(c->g, node, 0)];
         for (uint32_t k = 0; k < node->out_count; k++)
             if (c->last[node->out_first + k] > *base) *base = c->last[node->out_first + k];

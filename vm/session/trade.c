@@ -26,12 +26,6 @@ typedef struct keeper {
     int64_t bytes;
 } keeper;
 
-static bool is_view(const sglir_node *node)
-{
-    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-           node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS;
-}
-
 static bool is_backward(const sglir_graph *g, const sglir_node *node)
 {
     return sglir_is_made_by(g, node, "autodiff") || sglir_is_made_by(g, node, "recompute");
@@ -58,7 +52,7 @@ static sgl_status kept_bytes(const sglir_graph *g, int64_t *bytes)
     for (size_t v = 0; good && v < values; v++) k.root[v] = (sglir_id)v;
     for (int64_t n = 0; good && n < g->nodes.count; n++) { /* makers have smaller ids than users */
         const sglir_node *node = &g->nodes.data[n];
-        for (uint32_t i = 0; is_view(node) && i < node->out_count; i++)
+        for (uint32_t i = 0; sglir_is_view(node) && i < node->out_count; i++)
             k.root[node->out_first + i] = k.root[sglir_arg(g, node, 0)];
     }
     for (int64_t n = 0; good && n < g->nodes.count; n++) {
@@ -98,13 +92,13 @@ static sgl_status list_again(sglcore_env *env, const sglir_graph *g, sglcore_tex
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         const sglir_origin *from = &g->origins.data[node->origin];
-        if (!sglir_is_made_by(g, node, "recompute") || is_view(node)) continue;
+        if (!sglir_is_made_by(g, node, "recompute") || sglir_is_view(node)) continue;
         int64_t bytes = 0, count = 0;
         bool first = true;
         for (int64_t m = 0; m < g->nodes.count; m++) {
             const sglir_node *other = &g->nodes.data[m];
             const sglir_origin *of = &g->origins.data[other->origin];
-            if (other->op != node->op || of->line != from->line || of->file != from->file || is_view(other) ||
+            if (other->op != node->op || of->line != from->line || of->file != from->file || sglir_is_view(other) ||
                 other->region != node->region || !sglir_is_made_by(g, other, "recompute"))
                 continue;
             first = first && m >= n;

@@ -22,6 +22,13 @@ static int64_t elements_from(const sglexec_operand *o, int first)
     return count;
 }
 
+static int64_t elements_but(const sglexec_operand *o, int dim)
+{
+    int64_t count = 1;
+    for (int d = 0; d < o->rank; d++) count *= d == dim ? 1 : o->dims[d];
+    return count;
+}
+
 /* ---- exchanges -------------------------------------------------------------------------------------------------------- */
 
 static int64_t elements_of_all(const sglexec_operand *o, uint32_t count)
@@ -40,6 +47,9 @@ static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
     case SGLIR_OP_ALL_GATHER_EACH: return elements_of_all(to, i->result_count);
     case SGLIR_OP_REDUCE_SCATTER_EACH: return elements_of_all(from, i->arg_count);
     case SGLIR_OP_ALL_TO_ALL: return elements_from(sglexec_attr_int(l->program, i, "to") == 1 ? from : to, 1);
+    case SGLIR_OP_RING_SHIFT:
+        return elements_but(from, (int)sglexec_attr_int(l->program, i, "dim")) *
+               sglexec_attr_int(l->program, i, "whole");
     default: return elements_from(from, 0);
     }
 }
@@ -63,7 +73,7 @@ static uint64_t cut_of_each(const lister *l, const sglexec_instruction *i)
 static uint64_t cut_of(const lister *l, const sglexec_instruction *i)
 {
     const sglexec_operand *from = &l->program->operands.data[i->operand_first], *to = from + i->arg_count;
-    int64_t facts[3] = { 0 };
+    int64_t facts[4] = { 0 };
     switch (i->op) {
     case SGLIR_OP_SEND:
     case SGLIR_OP_RECEIVE: return (uint64_t)sglexec_attr_int(l->program, i, "number");
@@ -74,6 +84,11 @@ static uint64_t cut_of(const lister *l, const sglexec_instruction *i)
     case SGLIR_OP_ALL_TO_ALL:
         facts[2] = sglexec_attr_int(l->program, i, "to");
         facts[0] = facts[2] == 1 ? from->dims[1] : to->dims[1];
+        break;
+    case SGLIR_OP_RING_SHIFT:
+        facts[0] = sglexec_attr_int(l->program, i, "whole");
+        facts[2] = sglexec_attr_int(l->program, i, "by");
+        facts[3] = sglexec_attr_int(l->program, i, "of");
         break;
     default: return 0;
     }
@@ -87,11 +102,11 @@ static bool is_twice(const sglexec_instruction *i) { return i->op == SGLIR_OP_AL
 static double bytes_sent(const lister *l, const sglexec_instruction *i, int64_t ranks)
 {
     const sglexec_operand *from = &l->program->operands.data[i->operand_first];
-    const bool parts = i->op == SGLIR_OP_ALL_TO_ALL;
+    const bool parts = i->op == SGLIR_OP_ALL_TO_ALL || i->op == SGLIR_OP_RING_SHIFT;
     const int64_t elements = parts ? elements_from(from, 0) : whole_elements(l, i);
     const double bytes = (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, elements), n = (double)ranks;
     if (ranks == 1) return 0;
-    if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE) return bytes;
+    if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE || i->op == SGLIR_OP_RING_SHIFT) return bytes;
     return bytes * (n - 1) / n * (is_twice(i) ? 2 : 1);
 }
 

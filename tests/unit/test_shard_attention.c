@@ -1,0 +1,420 @@
+/* test_shard_attention.c -- attention whose queries lie in parts of the sequence: over whole keys and values, over parts of the
+ * heads, and block by block round the ranks, what every rank comes to is what one rank does; what is sent; how a plan that asks
+ * for what cannot be is refused. One loop of micro-batches holds forward and backward, exchanges too. ctest: timeout 600 */
+#include "fault.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/transformer_graph.h"
+#include "tests/support/world_check.h"
+
+typedef struct mesh_case {
+    const char *name;
+    int64_t dp, tp, cp, micro;
+    bool tensor; /* heads and hidden units over tp */
+} mesh_case;
+
+#define TENSOR                                                                                                         \
+    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
+    "blocks.*.w2 tp:1, embed tp:0"
+
+static sglplan plan_of(const mesh_case *c, sglplan_attention attention)
+{
+    sglplan plan;
+    sglplan_init(&plan);
+    plan.mesh[SGLIR_AXIS_DP] = c->dp;
+    plan.mesh[SGLIR_AXIS_TP] = c->tp;
+    plan.mesh[SGLIR_AXIS_CP] = c->cp;
+    plan.mesh[SGLIR_AXIS_MICRO] = c->micro;
+    plan.attention = (uint8_t)attention;
+    if (c->tensor) snprintf(plan.layouts, sizeof plan.layouts, "%s", TENSOR);
+    return plan;
+}
+
+static int count_op(const sglir_graph *g, sglir_op op)
+{
+    int count = 0;
+    for (int64_t n = 0; n < g->nodes.count; n++) count += g->nodes.data[n].op == op;
+    return count;
+}
+
+static int count_over_cp(const sglir_graph *g, sglir_op op)
+{
+    int count = 0;
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        count += node->op == op && sglir_attr_int(g, node, "axes") == SGLPLAN_AXIS(SGLIR_AXIS_CP);
+    }
+    return count;
+}
+
+/* All ranks against `whole`; rank 0's graph. */
+static sglir_graph *check(sglcore_env *env, const char *name, const sglir_graph *g, const interp *whole,
+                          const sglplan *plan, const char *until, ir_tolerance tolerance)
+{
+    ir_message message;
+    static const sglpass apart[] = { { "decompose", sglpass_decompose, SGLIR_PER_RANK, false, "" },
+                                     { "simplify", sglpass_simplify, SGLIR_PER_RANK, true, "" },
+                                     { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
+    const bool primitive = strcmp(until, "decompose") == 0;
+    world_check c = { .env = env,
+                      .g = g,
+                      .whole = whole,
+                      .plan = plan,
+                      .until = primitive ? "shard" : until,
+                      .then = primitive ? apart : NULL,
+                      .tolerance = tolerance };
+    if (!world_check_run(&c, &message)) {
+        if (c.graphs[0]) {
+            sglcore_text text = ir_case_print(env, c.graphs[0]);
+            fprintf(stderr, "%s\n", text.data); /* longer than cmocka prints */
+            sglcore_text_free(env, &text);
+        }
+        fail_msg("%s, until %s: %s", name, until, message.text);
+    }
+    const int64_t last = sglplan_group_size(plan, ~(sglplan_axes)0) - 1;
+    if (!ir_case_round_trip(env, c.graphs[last], &message)) fail_msg("%s: %s", name, message.text);
+    sglir_graph *first = c.graphs[0];
+    c.graphs[0] = NULL;
+    world_check_free(&c);
+    return first;
+}
+
+/* ---- attention by itself ---------------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+    int queries, keys, heads, key_heads, offset, window;
+    bool causal, segments;
+} shape;
+
+/* Each of what it attends with is a feed times a parameter, whose gradient shows the feed's. */
+static sglir_graph *attention_graph(sglcore_env *env, const shape *s)
+{
+    char text[4096];
+    ir_message message;
+    snprintf(
+        text, sizeof text,
+        "graph \"test\" {\n"
+        "  %%0 = input() {role=2, name=\"q\", dtype=f64, dims=[2,%d,%d,3]}\n"
+        "  %%1 = input() {role=2, name=\"k\", dtype=f64, dims=[2,%d,%d,3]}\n"
+        "  %%2 = input() {role=2, name=\"v\", dtype=f64, dims=[2,%d,%d,2]}\n"
+        "  %%3 = input() {role=2, name=\"dy\", dtype=f64, dims=[2,%d,%d,2]}\n"
+        "  %%4 = input() {role=0, name=\"wq\", dtype=f64, dims=[3]}\n"
+        "  %%5 = input() {role=0, name=\"wk\", dtype=f64, dims=[3]}\n"
+        "  %%6 = input() {role=0, name=\"wv\", dtype=f64, dims=[2]}\n"
+        "  %%7 = input() {role=2, name=\"of_queries\", dtype=i32, dims=[2,%d]}\n"
+        "  %%8 = input() {role=2, name=\"of_keys\", dtype=i32, dims=[2,%d]}\n"
+        "  %%9 = broadcast(%%4) {dims=[2,%d,%d,3]}\n  %%10 = mul(%%0, %%9)\n"
+        "  %%11 = broadcast(%%5) {dims=[2,%d,%d,3]}\n  %%12 = mul(%%1, %%11)\n"
+        "  %%13 = broadcast(%%6) {dims=[2,%d,%d,2]}\n  %%14 = mul(%%2, %%13)\n"
+        "  %%15 = constant() {value=%d, dtype=i64}\n"
+        "  %%16, %%17 = attention(%%10, %%12, %%14, %%15%s) {scale=0.7, causal=%d, window=%d}\n"
+        "  %%18 = mul(%%16, %%3)\n  %%19 = reduce_sum(%%18) {axes=[0,1,2,3]}\n"
+        "  %%20, %%21, %%22 = grad(%%19, %%4, %%5, %%6)\n"
+        "  fetch \"out\" %%16\n  fetch \"lse\" %%17\n  fetch \"dq\" %%20\n  fetch \"dk\" %%21\n  fetch \"dv\" %%22\n"
+        "  fetch \"segments\" %%7\n  fetch \"others\" %%8\n}\n",
+        s->queries, s->heads, s->keys, s->key_heads, s->keys, s->key_heads, s->queries, s->heads, s->queries, s->keys,
+        s->queries, s->heads, s->keys, s->key_heads, s->keys, s->key_heads, s->offset, s->segments ? ", %7, %8" : "",
+        s->causal, s->window);
+    sglir_graph *g = ir_case_parse(env, "attention", text, &message);
+    if (g == NULL) fail_msg("%s", message.text);
+    return g;
+}
+
+/* Segments 0 and 1 with padding behind them, cut at other places in each row. */
+static void fill_segments(interp *whole, const shape *s)
+{
+    static const char *const names[] = { "of_queries", "of_keys" };
+    for (int k = 0; k < 2; k++) {
+        const int64_t count = k ? s->keys : s->queries, dims[2] = { 2, count };
+        interp_tensor segments = interp_tensor_new(SGL_I32, 2, dims);
+        for (int64_t i = 0; i < 2 * count; i++) {
+            const int64_t at = i % count + (i >= count);
+            interp_set(&segments, i, at < count / 2 ? 0 : at < count - 1 ? 1 : -1);
+        }
+        interp_input(whole, names[k], &segments);
+        interp_tensor_free(&segments);
+    }
+}
+
+static void check_shape(const shape *s, int blocks_at_4)
+{
+    static const mesh_case meshes[] = { { "cp=2", 1, 1, 2, 1, false },
+                                        { "cp=3", 1, 1, 3, 1, false },
+                                        { "cp=4", 1, 1, 4, 1, false },
+                                        { "dp=2,cp=2", 2, 1, 2, 1, false } };
+    sglcore_env env;
+    sglplan alone;
+    interp whole = { 0 };
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglplan_init(&alone);
+    sglir_graph *g = attention_graph(&env, s), *expanded = NULL;
+    const sglpass_context context = { .env = &env, .plan = &alone };
+    assert_int_equal(sglpass_run(&context, g, "autodiff", &expanded), SGL_OK);
+    ir_case_fill(&whole, g, 11);
+    fill_segments(&whole, s);
+    if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
+        for (int by = SGLPLAN_ATTENTION_AUTO; by < SGLPLAN_ATTENTION_COUNT; by++) {
+            char name[96];
+            const sglplan plan = plan_of(&meshes[m], (sglplan_attention)by);
+            if (by == SGLPLAN_ATTENTION_HEADS && s->key_heads % meshes[m].cp != 0) continue;
+            snprintf(name, sizeof name, "%d queries, %d keys, window %d, causal %d, %s, way %d", s->queries, s->keys,
+                     s->window, s->causal, meshes[m].name, by);
+            sglir_graph *made = check(&env, name, g, &whole, &plan, "shard", (ir_tolerance){ 1e-12, 1e-13 });
+            const int shifts = count_op(made, SGLIR_OP_RING_SHIFT);
+            if (by == SGLPLAN_ATTENTION_RING) assert_true(shifts > 0);
+            if (by == SGLPLAN_ATTENTION_RING && meshes[m].cp == 4 && !s->segments)
+                assert_int_equal(shifts, 3 * 2 * blocks_at_4); /* keys and values, again, and what comes back */
+            if (by == SGLPLAN_ATTENTION_GATHER) assert_int_equal(shifts, 0);
+            sglir_graph_free(made);
+            /* Taken apart into primitives, the types hold, too. */
+            sglir_graph_free(check(&env, name, g, &whole, &plan, "decompose", (ir_tolerance){ 1e-12, 1e-13 }));
+        }
+    }
+    interp_free(&whole);
+    sglir_graph_free(expanded);
+    sglir_graph_free(g);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        shape shape;
+        int blocks_at_4;
+    } cases[] = {
+        { { 8, 8, 4, 4, 0, 0, true, false }, 3 },  /* even */
+        { { 7, 7, 4, 2, 0, 0, true, false }, 3 },  /* the last rank has a query less */
+        { { 8, 8, 4, 2, 0, 0, false, false }, 3 }, /* every query sees every key */
+        { { 8, 8, 4, 2, 0, 2, true, false }, 1 },  /* one key of the block before */
+        { { 8, 8, 4, 2, 0, 3, true, false }, 1 },  { { 8, 8, 4, 2, 0, 4, true, false }, 2 },
+        { { 9, 9, 2, 1, 0, 4, true, false }, 2 },  /* blocks of 3, 2, 2, 2 */
+        { { 4, 8, 2, 2, 4, 0, true, false }, 3 },  /* fewer queries than keys, behind the first four */
+        { { 3, 8, 2, 2, 0, 0, false, false }, 3 }, /* a rank without a query */
+        { { 8, 3, 2, 2, 0, 0, true, false }, 3 },  /* a rank without a key */
+        { { 8, 8, 4, 2, 0, 0, true, true }, 3 },   /* documents and padding: queries that see nothing at all */
+        { { 7, 7, 4, 4, 0, 3, true, true }, 2 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check_shape(&cases[i].shape, cases[i].blocks_at_4);
+}
+
+/* A window of one key is this rank's own: nothing is sent. */
+static void test_own_block(void **state)
+{
+    (void)state;
+    const shape own = { 8, 8, 4, 4, 0, 1, true, false };
+    const mesh_case c = { "cp=4", 1, 1, 4, 1, false };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = attention_graph(&env, &own);
+    interp whole = { 0 };
+    ir_message message;
+    if (!world_check_alone(&env, g, 3, &whole, &message)) fail_msg("%s", message.text);
+    const sglplan plan = plan_of(&c, SGLPLAN_ATTENTION_AUTO);
+    sglir_graph *made = check(&env, "own block", g, &whole, &plan, "shard", (ir_tolerance){ 1e-12, 1e-13 });
+    assert_int_equal(count_op(made, SGLIR_OP_RING_SHIFT), 0);
+    assert_int_equal(count_op(made, SGLIR_OP_ALL_TO_ALL), 0);
+    interp_free(&whole);
+    sglir_graph_free(made);
+    sglir_graph_free(g);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+/* A window that reaches one block back sends that one: less than all keys, and than parts of the heads. */
+static void test_window_sends_less(void **state)
+{
+    (void)state;
+    const shape window = { 16, 16, 8, 8, 0, 4, true, false };
+    const mesh_case c = { "cp=4", 1, 1, 4, 1, false };
+    const sglplan plan = plan_of(&c, SGLPLAN_ATTENTION_AUTO);
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = attention_graph(&env, &window), *made = NULL;
+    const sglpass_context context = { .env = &env, .plan = &plan };
+    assert_int_equal(sglpass_run(&context, g, "shard", &made), SGL_OK);
+    assert_int_equal(count_op(made, SGLIR_OP_RING_SHIFT), 2 + 2); /* kept for the backward, and what comes back */
+    sglir_graph_free(made);
+    sglir_graph_free(g);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+/* ---- in a transformer ------------------------------------------------------------------------------------------------------ */
+
+typedef struct transformer_case {
+    mesh_case mesh;
+    int64_t heads, key_heads, seq;
+    sglplan_attention attention, expected;
+} transformer_case;
+
+/* AUTO takes what sends less: parts of the heads with as many as ranks, uneven parts of the sequence too; not with too few key
+ * heads, nor where tp cuts the heads, whose ranks are closer together than those of cp: parts would not lie in one range. */
+#define AUTO SGLPLAN_ATTENTION_AUTO
+#define GATHER SGLPLAN_ATTENTION_GATHER
+#define HEADS SGLPLAN_ATTENTION_HEADS
+#define RING SGLPLAN_ATTENTION_RING
+static void test_transformer(void **state)
+{
+    (void)state;
+    static const transformer_case cases[] = {
+        { { "cp=4", 1, 1, 4, 1, false }, 4, 4, 8, AUTO, HEADS },
+        { { "cp=4, uneven", 1, 1, 4, 1, false }, 4, 4, 7, AUTO, HEADS },
+        { { "dp=2,cp=4 and 2 micro-batches", 2, 1, 4, 2, false }, 4, 4, 8, AUTO, HEADS },
+        { { "cp=3,tp=2", 1, 2, 3, 1, true }, 6, 6, 6, AUTO, GATHER },
+        { { "cp=4, two key heads", 1, 1, 4, 1, false }, 4, 2, 8, AUTO, GATHER },
+        { { "cp=4, ring", 1, 1, 4, 1, false }, 4, 2, 8, RING, RING },
+        { { "cp=4, ring, uneven", 1, 1, 4, 1, false }, 4, 4, 7, RING, RING },
+        { { "dp=2,cp=2, ring and 2 micro-batches", 2, 1, 2, 2, false }, 4, 4, 8, RING, RING },
+        { { "cp=3,tp=2, ring", 1, 2, 3, 1, true }, 6, 6, 6, RING, RING },
+        { { "cp=2,tp=4, ring: key heads that tp does not divide", 1, 4, 2, 1, true }, 6, 2, 5, RING, RING },
+        { { "cp=2,tp=2, ring and 2 micro-batches", 1, 2, 2, 2, true }, 4, 2, 5, RING, RING },
+        { { "cp=2, heads", 1, 1, 2, 1, false }, 4, 2, 8, HEADS, HEADS },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const transformer_case *c = &cases[i];
+        const transformer_sizes sizes = { .layers = 2,
+                                          .batch = 4,
+                                          .seq = c->seq,
+                                          .dim = 4 * c->heads,
+                                          .heads = c->heads,
+                                          .kv_heads = c->key_heads,
+                                          .ffn = 12,
+                                          .vocab = 11,
+                                          .dropout = c->attention == RING ? 0.25 : 0 };
+        const sglplan plan = plan_of(&c->mesh, c->attention);
+        sglcore_env env;
+        interp whole = { 0 };
+        ir_message message;
+        sglir_graph *g, *made = NULL;
+        sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+        assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+        if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
+        made = check(&env, c->mesh.name, g, &whole, &plan, c->mesh.micro > 1 ? "micro" : "shard",
+                     (ir_tolerance){ 1e-10, 1e-12 });
+        const int turned = count_over_cp(made, SGLIR_OP_ALL_TO_ALL), shifted = count_over_cp(made, SGLIR_OP_RING_SHIFT);
+        if ((c->expected == HEADS) != (turned > 0) || (c->expected == RING) != (shifted > 0))
+            fail_msg("%s: %d times all_to_all, %d ring_shift", c->mesh.name, turned, shifted);
+        if (c->expected == HEADS) assert_int_equal(count_over_cp(made, SGLIR_OP_REDUCE_SCATTER), 0);
+        if (c->expected == RING) assert_int_equal(shifted, 2 * 3 * 2 * (c->mesh.cp - 1));
+        interp_free(&whole);
+        sglir_graph_free(made);
+        sglir_graph_free(g);
+        assert_int_equal(env.bytes_in_use, 0);
+    }
+}
+
+/* Forward and backward of a micro-batch stand in one loop, whatever they exchange: else what the forward keeps would be that of
+ * all micro-batches. Ranks whose parts are uneven, or empty, put the same exchanges there. */
+static void test_one_loop(void **state)
+{
+    (void)state;
+    static const struct {
+        mesh_case mesh;
+        int64_t heads, key_heads;
+        sglplan_attention attention;
+    } cases[] = {
+        { { "tp=2", 1, 2, 1, 2, true }, 4, 2, SGLPLAN_ATTENTION_AUTO },
+        { { "tp=4, key heads on two ranks", 1, 4, 1, 2, true }, 6, 2, SGLPLAN_ATTENTION_AUTO },
+        { { "tp=3, a rank without a head", 1, 3, 1, 2, true }, 2, 2, SGLPLAN_ATTENTION_AUTO },
+        { { "cp=4, heads", 1, 1, 4, 2, false }, 4, 4, SGLPLAN_ATTENTION_HEADS },
+        { { "cp=3, ring", 1, 1, 3, 2, false }, 4, 4, SGLPLAN_ATTENTION_RING },
+        { { "cp=3, gather", 1, 1, 3, 2, false }, 4, 4, SGLPLAN_ATTENTION_GATHER },
+        { { "dp=2,tp=2", 2, 2, 1, 2, true }, 4, 4, SGLPLAN_ATTENTION_AUTO },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const transformer_sizes sizes = { .layers = 2,
+                                          .batch = 4,
+                                          .seq = 5,
+                                          .dim = 4 * cases[i].heads,
+                                          .heads = cases[i].heads,
+                                          .kv_heads = cases[i].key_heads,
+                                          .ffn = 13,
+                                          .vocab = 11 };
+        const sglplan plan = plan_of(&cases[i].mesh, cases[i].attention);
+        sglcore_env env;
+        interp whole = { 0 };
+        ir_message message;
+        sglir_graph *g;
+        sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+        assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+        if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
+        sglir_graph *made = check(&env, cases[i].mesh.name, g, &whole, &plan, "micro", (ir_tolerance){ 1e-10, 1e-12 });
+        sglir_id forward = SGLIR_NONE, backward = SGLIR_NONE;
+        for (int64_t n = 0; n < made->nodes.count; n++) {
+            const sglir_node *node = &made->nodes.data[n];
+            if (node->op == SGLIR_OP_ATTENTION) forward = node->region;
+            if (node->op == SGLIR_OP_ATTENTION_GRAD) backward = node->region;
+        }
+        if (forward == 0 || forward != backward)
+            fail_msg("%s: attention in region %d, its gradient in %d", cases[i].mesh.name, (int)forward, (int)backward);
+        interp_free(&whole);
+        sglir_graph_free(made);
+        sglir_graph_free(g);
+        assert_int_equal(env.bytes_in_use, 0);
+    }
+}
+
+/* ---- refusals, failing allocations ------------------------------------------------------------------------------------------ */
+
+static void test_refused(void **state)
+{
+    (void)state;
+    const mesh_case c = { "cp=4", 1, 1, 4, 1, false };
+    const shape few = { 8, 8, 4, 2, 0, 0, true, false };
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g = attention_graph(&env, &few), *made = NULL;
+    const sglplan plan = plan_of(&c, SGLPLAN_ATTENTION_HEADS);
+    const sglpass_context context = { .env = &env, .plan = &plan };
+    assert_int_equal(sglpass_run(&context, g, "shard", &made), SGL_INVALID_ARGUMENT);
+    assert_non_null(strstr(env.message,
+                           "plan: attention = \"heads\" takes a key head for each of cp=4 ranks beside those "
+                           "that other axes split, and attention here has 2"));
+    assert_null(made);
+    sglir_graph_free(g);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+static sgl_status compile(sglcore_env *env, void *user)
+{
+    const shape window = { 7, 7, 4, 2, 0, 3, true, false };
+    const mesh_case c = { "cp=4", 1, 1, 4, 1, false };
+    const sglplan plan = plan_of(&c, *(const sglplan_attention *)user);
+    const sglpass_context context = { .env = env, .plan = &plan, .rank = 1 };
+    sglcore_env own;
+    sglcore_env_init(&own, NULL, NULL, NULL, NULL);
+    sglir_graph *g = attention_graph(&own, &window), *expanded = NULL, *made = NULL;
+    sglplan alone;
+    sglplan_init(&alone);
+    const sglpass_context before = { .env = &own, .plan = &alone };
+    assert_int_equal(sglpass_run(&before, g, "autodiff", &expanded), SGL_OK);
+    sgl_status status = sglpass_shard(&context, expanded, &made);
+    sglir_graph_free(made);
+    sglir_graph_free(expanded);
+    sglir_graph_free(g);
+    return status;
+}
+
+static void test_failing_allocations(void **state)
+{
+    (void)state;
+    sglplan_attention ring = SGLPLAN_ATTENTION_RING, heads = SGLPLAN_ATTENTION_GATHER;
+    assert_true(fault_each_allocation(compile, &ring) > 30);
+    assert_true(fault_each_allocation(compile, &heads) > 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_own_block),
+        cmocka_unit_test(test_window_sends_less),
+        cmocka_unit_test(test_transformer),
+        cmocka_unit_test(test_one_loop),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
