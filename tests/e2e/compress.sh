@@ -1,6 +1,6 @@
 #!/bin/sh
 # Gradients exchanged in fewer bytes: what a plan says it sends and keeps; losses after 500 steps beside those of the run that is not
-# compressed; a run that is resumed ends in the same bytes, and goes on on one rank and over another mesh; refusals.
+# compressed, over four seeds; a run that is resumed ends in the same bytes, and goes on on one rank and over another mesh; refusals.
 # ctest: serial
 # ctest: timeout 600
 . "$ROOT/tests/e2e/common.sh"
@@ -42,17 +42,28 @@ train() {
     name=$1
     shift
     # shellcheck disable=SC2086
-    run 0 train "$LLAMA" $TINY --data text --out "$name" --log "$name.log" --quiet --seed 1 "$@"
+    run 0 train "$LLAMA" $TINY --data text --out "$name" --log "$name.log" --quiet --seed "$seed" "$@"
 }
 loss() { sed -n 's/.*"eval_loss":\([^,]*\),.*/\1/p' "$1.log" | tail -n 1; }
 
-train whole --steps 500 --nproc 2 --mesh dp=2
-for codec in bf16 int8; do
-    train "$codec" --steps 500 --nproc 2 --mesh dp=2 --set plan.compress="$codec"
-    awk -v a="$(loss "$codec")" -v b="$(loss whole)" 'BEGIN { d = a / b - 1; exit !(d < 0.01 && d > -0.01 && a != b) }' ||
-        fail "$codec: $(loss "$codec") after 500 steps, $(loss whole) where nothing is compressed"
-done
+# Four seeds: a single one says little of so small a model, whose loss after 500 steps differs by a third from seed to seed. Measured
+# over eight: bf16 +0.03% on the mean and 0.1% at most, int8 -0.2% and 0.7%.
+slow=$SGL
+[ ! -x "$RELEASE" ] || SGL=$RELEASE
+for seed in 1 2 3 4; do
+    for codec in none bf16 int8; do
+        train "$codec.$seed" --steps 500 --nproc 2 --mesh dp=2 --set plan.compress="$codec"
+        echo "$codec $(loss "$codec.$seed")"
+    done
+done >losses
+SGL=$slow
+awk '$1 == "none" { whole = $2; next } { d = $2 / whole - 1; sum[$1] += d / 4; if (d * d > 0.02 ^ 2 || d == 0) bad = 1 }
+    END { for (codec in sum) if (sum[codec] ^ 2 > 0.005 ^ 2) bad = 1; exit bad }' losses || {
+    cat losses
+    fail "the loss after 500 steps is further than 2%, or on the mean of four seeds than 0.5%, from that of the run that is not compressed"
+}
 
+seed=1
 train straight --steps 10 --nproc 2 --mesh dp=2 --set plan.compress=int8
 train halves --steps 10 --stop-at 5 --nproc 2 --mesh dp=2 --set plan.compress=int8
 cp -r halves one
