@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the backward makes again: the same checkpoint bytes with dropout, by marked blocks, by a child of each, in
-# micro-batches and against a bound, for one thread and two; bounds that cannot be kept say what is the least; the table
+# micro-batches, in stages and against a bound, for one thread and two; bounds that cannot be kept say what is the least; the table
 # of `sgl memory`.
 . "$ROOT/tests/e2e/common.sh"
 
@@ -100,3 +100,27 @@ experts
 cp made wanted
 experts --memory "$bound"
 cmp -s made wanted || fail 'experts within a bound: other numbers'
+
+# Stages of a pipeline keep what their turns made, of as many micro-batches as are under way, and make it again as one rank does.
+stages="--set seq=64 --set batch=8 --mesh pp=2 --set plan.micro=4 --set plan.schedule=1f1b"
+# shellcheck disable=SC2086
+run 0 memory "$LLAMA" $TINY --set data.path=text --set dropout=0.2 $stages
+all=$(column 'all kept' 1) most=$(column 'all kept' 3)
+holds "$(column '50% of what can go' 3) < 0.85 * $most && $(column 'the least' 1) < 0.5 * $all"
+# shellcheck disable=SC2086
+run 0 memory "$LLAMA" $TINY --set data.path=text --set dropout=0.2 $stages --rank 1
+bound=$(column '50% of what can go' 3)
+holds "$bound < $most && $bound < $(column 'all kept' 3)" # both stages must make some again
+# shellcheck disable=SC2086
+run 0 memory "$LLAMA" $TINY --set data.path=text --set dropout=0.2 $stages --set recompute=2
+holds "$(column 'as planned' 1) < 0.5 * $all"
+if command -v mpirun >/dev/null && "$SGL" doctor | grep -q 'libsgl_mpi.so$'; then
+    export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's plugins are loaded and unloaded with what they hold
+    # shellcheck disable=SC2086
+    bytes_of --nproc 2 $stages
+    cp made wanted
+    # shellcheck disable=SC2086
+    same_bytes --nproc 2 $stages --memory "$bound"
+    # shellcheck disable=SC2086
+    same_bytes --nproc 2 $stages --set recompute=2
+fi

@@ -3,7 +3,8 @@
  * In: a region with its stored values. Out: `again` on some of them. First what the graph's annotations name: all that a
  * marked module makes for itself; what it hands on, its successor's input, is kept. Then, against a budget, the others
  * by the bytes that each spares over what it costs to make it again from what is kept: norms, activations and masks
- * come first, then attention and products. Odd invariant: a choice that does not lower the peak is taken back at once,
+ * come first, then attention and products; a value that each turn of a pipeline's stage makes is chosen in all of them, since
+ * each has a peak of its own. Odd invariant: a choice that does not lower the peak is taken back at once,
  * because a clone lives too: where one value is made again from another that is, both live at once. */
 #include <string.h>
 
@@ -63,7 +64,9 @@ enum { SMALLEST_SHARE = 4096 }; /* values of less than this part of all that is 
 
 typedef struct candidate {
     sglir_id value;
-    double worth; /* bytes over cost, as it was when it was looked at last */
+    double
+        worth; /* bytes over cost, as it was when it was looked at last; 0: it has been tried, or goes with another one */
+    int64_t next; /* the same of a later turn; -1: there is none */
 } candidate;
 typedef SGLCORE_VEC(candidate) candidates;
 
@@ -110,7 +113,7 @@ static sgl_status list_candidates(sglpass_again *s, candidates *list)
                 if (turn == 0) {
                     all += bytes;
                 } else if (bytes > all / SMALLEST_SHARE) {
-                    candidate c = { .value = node->out_first + k };
+                    candidate c = { .value = node->out_first + k, .next = -1 };
                     SGLCORE_TRY(weigh(s, &c));
                     SGLCORE_TRY(sglcore_vec_push(s->env, list, c));
                 }
@@ -118,6 +121,40 @@ static sgl_status list_candidates(sglpass_again *s, candidates *list)
         }
     }
     return SGL_OK;
+}
+
+/* Turns do the same: what the n-th node of a kind makes in one is what that makes in another. n < 0: of this turn alone. */
+static sglcore_hash name_of(const sglpass_again *s, sglir_id value, int64_t n)
+{
+    const sglir_value *v = sglir_value_at(s->g, value);
+    const sglir_node *node = sglpass_again_at(s, v->node);
+    const sglir_origin *origin = &s->g->origins.data[node->origin];
+    const int64_t facts[] = {
+        node->op, v->index, origin->file, origin->line, origin->scope, sglir_bytes(&v->type), n, n < 0 ? node->turn : 0,
+    };
+    return sglcore_hash_bytes(facts, sizeof facts);
+}
+
+static sgl_status join_turns(sglpass_again *s, candidates *list)
+{
+    sglcore_map counts = { 0 }, last = { 0 };
+    sgl_status status = SGL_OK;
+    for (int64_t i = 0; i < list->count && status == SGL_OK; i++) {
+        const sglir_id value = list->data[i].value;
+        uint64_t count = 0, before;
+        if (sglpass_again_at(s, sglpass_again_maker(s, value))->turn == 0) continue;
+        (void)sglcore_map_get(&counts, name_of(s, value, -1), &count);
+        status = sglcore_map_put(s->env, &counts, name_of(s, value, -1), count + 1);
+        const sglcore_hash name = name_of(s, value, (int64_t)count);
+        if (sglcore_map_get(&last, name, &before)) {
+            list->data[before].next = i;
+            list->data[i].worth = 0;
+        }
+        if (status == SGL_OK) status = sglcore_map_put(s->env, &last, name, (uint64_t)i);
+    }
+    sglcore_map_free(s->env, &counts);
+    sglcore_map_free(s->env, &last);
+    return status;
 }
 
 static int64_t best_of(const candidates *list)
@@ -128,21 +165,22 @@ static int64_t best_of(const candidates *list)
     return best;
 }
 
-/* Chooses the value, and takes that back when the peak is no lower for it. */
-static sgl_status try_value(sglpass_again *s, sglir_id value, int64_t *peak)
+static sgl_status set_again(sglpass_again *s, const candidates *list, int64_t at, bool again, int64_t *peak)
+{
+    for (int64_t i = at; i >= 0; i = list->data[i].next) s->value[list->data[i].value].again = again;
+    sglpass_again_settle(s);
+    return sglpass_again_peak(s, peak);
+}
+
+/* Chooses the value, in all turns, and takes that back when the peak is no lower for it. */
+static sgl_status try_value(sglpass_again *s, const candidates *list, int64_t at, int64_t *peak)
 {
     int64_t now = 0;
-    s->value[value].again = true;
-    sglpass_again_settle(s);
-    SGLCORE_TRY(sglpass_again_peak(s, &now));
-    if (now < *peak) {
-        *peak = now;
-        s->any = true;
-        return SGL_OK;
-    }
-    s->value[value].again = false;
-    sglpass_again_settle(s);
-    return sglpass_again_peak(s, &now);
+    SGLCORE_TRY(set_again(s, list, at, true, &now));
+    if (now >= *peak) return set_again(s, list, at, false, &now);
+    *peak = now;
+    s->any = true;
+    return SGL_OK;
 }
 
 static sgl_status choose_from(sglpass_again *s, candidates *list, int64_t peak, int64_t goal)
@@ -156,7 +194,7 @@ static sgl_status choose_from(sglpass_again *s, candidates *list, int64_t peak, 
         SGLCORE_TRY(weigh(s, c));
         if (c->worth < worse * before) continue;
         c->worth = 0;
-        SGLCORE_TRY(try_value(s, c->value, &peak));
+        SGLCORE_TRY(try_value(s, list, at, &peak));
     }
     return SGL_OK;
 }
@@ -170,6 +208,7 @@ sgl_status sglpass_again_choose(sglpass_again *s, int64_t bytes)
     if (bytes == 0) return SGL_OK;
     SGLCORE_TRY(sglpass_again_peak(s, &peak));
     sgl_status status = list_candidates(s, &list);
+    if (status == SGL_OK) status = join_turns(s, &list);
     if (status == SGL_OK) status = choose_from(s, &list, peak, peak > bytes ? peak - bytes : 0);
     sglcore_vec_free(s->env, &list);
     return status;

@@ -88,7 +88,9 @@ static sgl_status look_down(sglpass_again *s, sglir_id id, int64_t position)
     sglpass_again_node *facts = &s->node[id];
     bool varies = varies_by_itself(s, node);
     *facts = (sglpass_again_node){ .live = facts->live, .position = position, .reach = -1 };
-    facts->backward = sglir_is_made_by(s->g, node, "autodiff");
+    /* A constant that both use stands where the first made it, whoever that was: it is nobody's. */
+    const bool by_itself = node->arg_count == 0 && !(sglir_ops[node->op].flags & SGLIR_EFFECT);
+    facts->backward = !by_itself && sglir_is_made_by(s->g, node, "autodiff");
     SGLCORE_TRY(sglpass_again_uses(s, id));
     for (int64_t i = 0; i < s->uses.count; i++) {
         sglir_id maker = sglpass_again_maker(s, s->uses.data[i]);
