@@ -9,6 +9,8 @@
  * The bound is the peak of the given order, and where the plan sets none itself, the largest operand of an exchange above it.
  * No time is estimated: an exchange that begins as early as it can is never later than another order would have it. Odd
  * invariant: positions are those of the given order; what moves is put before the node of a position. */
+#include <stdlib.h>
+
 #include "passes/alias.h"
 #include "passes/schedule_waits.h"
 
@@ -43,6 +45,13 @@ typedef struct placer {
     sglcore_arena arena;
 } placer;
 
+enum { STEP_BEGIN, STEP_WAIT, STEP_VIEW };
+typedef struct step {
+    int64_t before; /* the node of which position it goes */
+    int what;
+    int64_t index; /* of the exchange, or the view */
+} step;
+
 /* Of one region. */
 typedef struct timeline {
     placer *p;
@@ -50,6 +59,8 @@ typedef struct timeline {
     int64_t count; /* of positions */
     SGLCORE_VEC(exchange) exchanges;
     SGLCORE_VEC(moved) views;
+    SGLCORE_VEC(step) steps; /* in their order */
+    int64_t next_step;
     SGLCORE_VEC(sglir_id) waits; /* that stand in the graph already */
     SGLCORE_VEC(sglir_id) args;  /* for one node */
     int64_t *bytes;              /* live at each position */
@@ -409,18 +420,40 @@ static sgl_status emit_waits(timeline *t, const exchange *x)
     return sglir_status(rewrite->to);
 }
 
-/* What goes before the node of a position: exchanges that begin there, waits, views of what these hand on. */
-static sgl_status emit_before(timeline *t, int64_t position)
+static int compare_steps(const void *a, const void *b)
+{
+    const step *x = a, *y = b;
+    if (x->before != y->before) return x->before < y->before ? -1 : 1;
+    if (x->what != y->what) return x->what < y->what ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static sgl_status add_step(timeline *t, int64_t before, int what, int64_t index)
+{
+    return sglcore_vec_push(t->p->context->env, &t->steps, (step){ before, what, index });
+}
+
+/* What goes before the nodes of positions: exchanges that begin there, waits, views of what these hand on. */
+static sgl_status list_steps(timeline *t)
 {
     for (int64_t i = 0; i < t->exchanges.count; i++) {
         const exchange *x = &t->exchanges.data[i];
-        if (x->begin == position && x->begin != x->at) emit_node(t->p, x->node);
+        if (x->begin != x->at) SGLCORE_TRY(add_step(t, x->begin, STEP_BEGIN, i));
+        SGLCORE_TRY(add_step(t, x->end, STEP_WAIT, i));
     }
-    for (int64_t i = 0; i < t->exchanges.count; i++) {
-        if (t->exchanges.data[i].end == position) SGLCORE_TRY(emit_waits(t, &t->exchanges.data[i]));
-    }
-    for (int64_t i = 0; i < t->views.count; i++) {
-        if (t->views.data[i].before == position) emit_node(t->p, t->views.data[i].node);
+    for (int64_t i = 0; i < t->views.count; i++) SGLCORE_TRY(add_step(t, t->views.data[i].before, STEP_VIEW, i));
+    if (t->steps.count > 0) qsort(t->steps.data, (size_t)t->steps.count, sizeof *t->steps.data, compare_steps);
+    return SGL_OK;
+}
+
+static sgl_status emit_before(timeline *t, int64_t position)
+{
+    for (; t->next_step < t->steps.count && t->steps.data[t->next_step].before <= position; t->next_step++) {
+        const step at = t->steps.data[t->next_step];
+        if (at.before < position) continue; /* NOWHERE */
+        if (at.what == STEP_BEGIN) emit_node(t->p, t->exchanges.data[at.index].node);
+        if (at.what == STEP_WAIT) SGLCORE_TRY(emit_waits(t, &t->exchanges.data[at.index]));
+        if (at.what == STEP_VIEW) emit_node(t->p, t->views.data[at.index].node);
     }
     return sglir_status(t->p->rewrite.to);
 }
@@ -457,6 +490,7 @@ static void emit_region(placer *p, sglir_id id)
     t.bytes = sglcore_alloc_zero(env, bytes);
     t.ahead = sglcore_alloc_zero(env, bytes);
     sgl_status status = t.bytes && t.ahead ? plan_region(&t, region) : SGL_OUT_OF_MEMORY;
+    if (status == SGL_OK) status = list_steps(&t);
     for (int64_t n = 0; n < t.count && status == SGL_OK && sglir_status(p->rewrite.to) == SGL_OK; n++) {
         status = emit_before(&t, n);
         if (p->live[region->nodes.data[n]] && stays(&t, region->nodes.data[n], n)) emit_node(p, region->nodes.data[n]);
@@ -467,6 +501,7 @@ static void emit_region(placer *p, sglir_id id)
     sglcore_free(env, t.ahead, bytes);
     sglcore_vec_free(env, &t.exchanges);
     sglcore_vec_free(env, &t.views);
+    sglcore_vec_free(env, &t.steps);
     sglcore_vec_free(env, &t.waits);
     sglcore_vec_free(env, &t.args);
 }
