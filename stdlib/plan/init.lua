@@ -29,9 +29,9 @@ local recipes = require "sgl.plan.recipes"
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "bucket", "memory", "wide",
   "disable", "params", "zero", "activations", "schedule", "attention", "chunks", "cut", "compress" }
 local words = {
-  schedule = { "none", "gpipe", "1f1b", "interleaved", "zero-bubble" },
-  attention = { "auto", "gather", "heads", "ring" },
-  precision = { "fp32", "bf16", "fp16", "fp64" },
+  { "precision", { "fp32", "bf16", "fp16", "fp64" } },
+  { "schedule", { "none", "gpipe", "1f1b", "interleaved", "zero-bubble" } },
+  { "attention", { "auto", "gather", "heads", "ring" } },
 }
 
 local function count(name, value)
@@ -230,7 +230,8 @@ local function make(options)
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips", "chunks" } do
     if plan[name] ~= nil then plan[name] = count(name, plan[name]) end
   end
-  for field, list in pairs(words) do
+  for _, one in ipairs(words) do
+    local field, list = one[1], one[2]
     if plan[field] ~= nil then check_word(field, plan[field], list) end
   end
   return setmetatable(plan, Plan)

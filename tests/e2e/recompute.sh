@@ -123,4 +123,7 @@ if command -v mpirun >/dev/null && "$SGL" doctor | grep -q 'libsgl_mpi.so$'; the
     same_bytes --nproc 2 $stages --memory "$bound"
     # shellcheck disable=SC2086
     same_bytes --nproc 2 $stages --set recompute=2
+    bytes_of --nproc 2 --mesh cp=2 --set plan.attention=ring
+    cp made wanted
+    same_bytes --nproc 2 --mesh cp=2 --set plan.attention=ring --set recompute=2
 fi

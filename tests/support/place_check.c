@@ -243,9 +243,7 @@ static bool run_node(checker *c, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(c->g, id);
     if (node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_CONSTANT) return true;
-    if (node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_UNPACK || node->op == SGLIR_OP_AFTER ||
-        node->op == SGLIR_OP_WAIT || node->op == SGLIR_OP_TERMS || node->op == SGLIR_OP_DECLARE)
-        return run_view(c, node);
+    if (sglir_is_view(node)) return run_view(c, node);
     if (sglir_is_loop(node)) return run_loop(c, node);
     if (node->op == SGLIR_OP_COND) return run_branch(c, node);
     if (node->work_bytes > 0) write_bytes(c, SGLIR_SPACE_ARENA, node->work_offset, node->work_bytes, ++c->stamps);

@@ -103,7 +103,7 @@ static inline sglcore_env fault_env(fault_heap *heap)
 }
 
 /* With SGL_HARD_MODE a job asks for memory ten times as often (every append moves its array), and a loop over every
- * request would take as the square of that. There the loops walk at random steps, about FAULT_MOST of them. */
+ * request would take as the square of that. There the loops walk at uneven steps, about FAULT_MOST of them. */
 enum { FAULT_MOST = 1000 };
 
 static inline int64_t fault_step(int64_t n, int64_t allocations)
@@ -125,6 +125,7 @@ static inline int64_t fault_allocations(fault_body body, void *context, bool str
     fault_heap whole = { .counter = { 0 } };
     sglcore_env plain = fault_env(&whole);
     assert_int_equal(body(&plain, context), SGL_OK);
+    assert_int_equal(whole.live_bytes, 0);
     for (int for_ever = 0; for_ever <= 1; for_ever++) {
         bool tripped = true;
         int64_t reported = 0;

@@ -272,6 +272,7 @@ static void test_transformer(void **state)
         { { "cp=2,tp=4, ring: key heads that tp does not divide", 1, 4, 2, 1, true }, 6, 2, 5, RING, RING },
         { { "cp=2,tp=2, ring and 2 micro-batches", 1, 2, 2, 2, true }, 4, 2, 5, RING, RING },
         { { "cp=2, heads", 1, 1, 2, 1, false }, 4, 2, 8, HEADS, HEADS },
+        { { "cp=3,tp=2, heads", 1, 2, 3, 1, true }, 6, 6, 6, HEADS, GATHER }, /* by way of whole values */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const transformer_case *c = &cases[i];
@@ -359,28 +360,56 @@ static void test_one_loop(void **state)
 
 /* ---- refusals, failing allocations ------------------------------------------------------------------------------------------ */
 
-static void test_refused(void **state)
+static void check_refused(const shape *of, const char *split, sglplan_attention attention, const char *message)
 {
-    (void)state;
-    const mesh_case c = { "cp=4", 1, 1, 4, 1, false };
-    const shape few = { 8, 8, 4, 2, 0, 0, true, false };
+    const mesh_case c = { "cp=4,tp=2", 1, 2, 4, 1, false };
     sglcore_env env;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    sglir_graph *g = attention_graph(&env, &few), *made = NULL;
-    const sglplan plan = plan_of(&c, SGLPLAN_ATTENTION_HEADS);
+    sglir_graph *g = attention_graph(&env, of), *made = NULL, *laid = NULL;
+    if (split) { /* values of attention as the script lays them out */
+        sglcore_text text = ir_case_print(&env, g);
+        char *at = strstr(text.data, "%16, %17 = attention(%10, %12, %14");
+        assert_non_null(at);
+        sglcore_text other = { 0 };
+        ir_message why;
+        assert_int_equal(sglcore_text_add(&env, &other,
+                                          "%.*s%%90 = laid_out(%%14) {split=%s}\n  %%16, %%17 = attention(%%10, "
+                                          "%%12, %%90%s",
+                                          (int)(at - text.data), text.data, split,
+                                          at + strlen("%16, %17 = attention(%10, %12, %14")),
+                         SGL_OK);
+        laid = ir_case_parse(&env, "laid out", other.data, &why);
+        if (!laid) fail_msg("%s", why.text);
+        sglcore_text_free(&env, &other);
+        sglcore_text_free(&env, &text);
+    }
+    const sglplan plan = plan_of(&c, attention);
     const sglpass_context context = { .env = &env, .plan = &plan };
-    assert_int_equal(sglpass_run(&context, g, "shard", &made), SGL_INVALID_ARGUMENT);
-    assert_non_null(strstr(env.message,
-                           "plan: attention = \"heads\" takes a key head for each of cp=4 ranks beside those "
-                           "that other axes split, and attention here has 2"));
+    assert_int_equal(sglpass_run(&context, laid ? laid : g, "shard", &made), SGL_INVALID_ARGUMENT);
+    if (!strstr(env.message, message)) fail_msg("%s", env.message);
     assert_null(made);
+    sglir_graph_free(laid);
     sglir_graph_free(g);
     assert_int_equal(env.bytes_in_use, 0);
 }
 
+static void test_refused(void **state)
+{
+    (void)state;
+    const shape few = { 8, 8, 4, 2, 0, 0, true, false };
+    check_refused(
+        &few, NULL, SGLPLAN_ATTENTION_HEADS,
+        "attention: plan: attention = \"heads\" takes a key head for each of cp=4 ranks beside those that other axes "
+        "split, and there are 2");
+    check_refused(
+        &few, "[-1,-1,1,-1,-1,-1,-1]", SGLPLAN_ATTENTION_RING,
+        "attention: plan: attention = \"ring\" goes round one axis, and here queries, keys and values are not all split "
+        "over cp=4 alone");
+}
+
 static sgl_status compile(sglcore_env *env, void *user)
 {
-    const shape window = { 7, 7, 4, 2, 0, 3, true, false };
+    const shape window = { 7, 7, 4, 4, 0, 3, true, false };
     const mesh_case c = { "cp=4", 1, 1, 4, 1, false };
     const sglplan plan = plan_of(&c, *(const sglplan_attention *)user);
     const sglpass_context context = { .env = env, .plan = &plan, .rank = 1 };
@@ -401,9 +430,65 @@ static sgl_status compile(sglcore_env *env, void *user)
 static void test_failing_allocations(void **state)
 {
     (void)state;
-    sglplan_attention ring = SGLPLAN_ATTENTION_RING, heads = SGLPLAN_ATTENTION_GATHER;
-    assert_true(fault_each_allocation(compile, &ring) > 30);
-    assert_true(fault_each_allocation(compile, &heads) > 30);
+    for (sglplan_attention by = SGLPLAN_ATTENTION_GATHER; by < SGLPLAN_ATTENTION_COUNT; by++)
+        assert_true(fault_each_allocation(compile, &by) > 30);
+}
+
+/* ---- to the end of the pipeline --------------------------------------------------------------------------------------------- */
+
+/* Ranks without a query, or a key, in micro-batches: what all of them exchange is one order, and each program has its places. */
+static void test_placed(void **state)
+{
+    (void)state;
+    static const struct {
+        mesh_case mesh;
+        int64_t seq;
+        sglplan_attention attention;
+    } cases[] = {
+        { { "cp=4, a rank without a place", 1, 1, 4, 2, false }, 3, SGLPLAN_ATTENTION_RING },
+        { { "cp=4, a rank without a place", 1, 1, 4, 2, false }, 3, SGLPLAN_ATTENTION_GATHER },
+        { { "cp=4, a rank without a place", 1, 1, 4, 2, false }, 3, SGLPLAN_ATTENTION_HEADS },
+        { { "cp=2,tp=3, heads that tp does not divide", 1, 3, 2, 2, true }, 5, SGLPLAN_ATTENTION_RING },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const transformer_sizes sizes = {
+            .layers = 2, .batch = 4, .seq = cases[i].seq, .dim = 16, .heads = 4, .kv_heads = 4, .ffn = 13, .vocab = 11
+        };
+        const sglplan plan = plan_of(&cases[i].mesh, cases[i].attention);
+        const int ranks = (int)sglplan_group_size(&plan, ~(sglplan_axes)0);
+        sglcore_env env;
+        sglir_graph *g;
+        int64_t order[2][256][2];
+        int first = 0;
+        sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+        assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
+        interp whole = { 0 };
+        ir_message message;
+        if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
+        sglir_graph_free(check(&env, cases[i].mesh.name, g, &whole, &plan, "micro", (ir_tolerance){ 1e-10, 1e-12 }));
+        for (int r = 0; r < ranks; r++) {
+            const sglpass_context context = { .env = &env, .plan = &plan, .rank = r };
+            sglir_graph *made = NULL;
+            int count = 0;
+            if (sglpass_run(&context, g, NULL, &made) != SGL_OK) fail_msg("%s", env.message);
+            if (sglir_verify(made, SGLIR_PLACED) != SGL_OK) fail_msg("%s", env.message);
+            for (int64_t n = 0; n < made->nodes.count && count < 256; n++) {
+                const sglir_node *node = &made->nodes.data[n];
+                if (!(sglir_ops[node->op].flags & SGLIR_EXCHANGE)) continue;
+                order[r > 0][count][0] = node->op;
+                order[r > 0][count++][1] = sglir_attr_int(made, node, "axes");
+            }
+            if (r == 0) first = count;
+            assert_int_equal(count, first);
+            if (r > 0 && memcmp(order[0], order[1], (size_t)count * sizeof order[0][0]) != 0)
+                fail_msg("%s, way %d: rank %d has another order", cases[i].mesh.name, (int)cases[i].attention, r);
+            sglir_graph_free(made);
+        }
+        assert_true(first > 10);
+        interp_free(&whole);
+        sglir_graph_free(g);
+        assert_int_equal(env.bytes_in_use, 0);
+    }
 }
 
 int main(void)
@@ -416,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_one_loop),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_placed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

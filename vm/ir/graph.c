@@ -108,6 +108,18 @@ sgl_status sglir_fail_node(sglir_graph *g, sglir_id node, sgl_status status, con
     return sglir_stick(g, status);
 }
 
+sgl_status sglir_fail_from(sglir_graph *g, const sglir_graph *from, sglir_id node, sgl_status status,
+                           const char *format, ...)
+{
+    const sglir_node *n = sglir_node_at(from, node);
+    va_list arguments;
+    sglir_set_origin_of(g, &from->origins.data[n->origin], from);
+    va_start(arguments, format);
+    status = sglir_fail_v(g, status, sglir_ops[n->op].name, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 /* ---- origins -------------------------------------------------------------------------------------------------- */
 
 static uint32_t intern(sglir_graph *g, const char *text)

@@ -271,11 +271,13 @@ sgl_status sglir_infer_ring_shift(const sglir_infer *in)
     SGLCORE_TRY(axes_of(in, &axes));
     SGLCORE_TRY(take_split(in, 0, axes, dim));
     SGLCORE_TRY(set_extent(in, 0, (int)dim, "extent", extent, unit));
-    if (by == 0 || x->dims[dim] > whole || extent > whole || whole % unit != 0)
+    const int64_t of = sglir_infer_int(in, "of"), most = (int64_t)1 << 31;
+    if (by == 0 || by > most || by < -most || of > most || of < -most || x->dims[dim] > whole || extent > whole ||
+        whole % unit != 0)
         return sglir_infer_fail(in,
-                                "by = %" PRId64 ": parts of %" PRId64 " and %" PRId64 " of %" PRId64
+                                "by = %" PRId64 ", of = %" PRId64 ": parts of %" PRId64 " and %" PRId64 " of %" PRId64
                                 ", cut at multiples of %" PRId64,
-                                by, x->dims[dim], extent, whole, unit);
+                                by, of, x->dims[dim], extent, whole, unit);
     in->results[0].partial = x->partial;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) in->results[0].sharded[axis] = x->sharded[axis];
     return SGL_OK;

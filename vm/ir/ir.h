@@ -282,6 +282,9 @@ void sglir_set_origin_of(sglir_graph *g, const sglir_origin *origin, const sglir
  * works it over, so that forward and backward can be told apart to the end. */
 void sglir_set_origin_made(sglir_graph *g, const sglir_graph *from, sglir_id node, const char *pass);
 sgl_status sglir_fail_node(sglir_graph *g, sglir_id node, sgl_status status, const char *format, ...) SGL_PRINTF(4, 5);
+/* At a node of the graph that g is made from. */
+sgl_status sglir_fail_from(sglir_graph *g, const sglir_graph *from, sglir_id node, sgl_status status,
+                           const char *format, ...) SGL_PRINTF(5, 6);
 sgl_status sglir_fail_here(sglir_graph *g, const char *op, const char *format, ...)
     SGL_PRINTF(3, 4); /* TYPE at the current origin */
 
@@ -331,9 +334,9 @@ int64_t sglir_home_of(const sglir_graph *g, sglir_id input); /* of the node */
 void sglir_set_home(sglir_graph *g, sglir_id input, int64_t home);
 /* Of a state by name, itself an INPUT or a member of a section; false: the graph has none. */
 bool sglir_state_home(const sglir_graph *g, const char *name, int64_t *home);
-/* NULL: it is no part, or nobody said of what. */
+/* Its results are the bytes of argument 0, seen otherwise. */
 static inline bool sglir_is_view(const sglir_node *node) { return (sglir_ops[node->op].flags & SGLIR_VIEW) != 0; }
-
+/* NULL: it is no part, or nobody said of what. */
 static inline const sglir_whole *sglir_whole_of(const sglir_graph *g, sglir_id value)
 {
     uint32_t whole = g->values.data[value].whole;

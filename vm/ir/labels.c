@@ -73,19 +73,6 @@ static int leader(const sglir_type *type, const sglir_named *layout, int first, 
     return -1;
 }
 
-/* Of what has no elements products say nothing: dims run together before the first extent of 0, where they are equal, and behind the
- * last one. */
-static void label_empty(const sglir_type *x, const sglir_type *y, sglir_labels *l)
-{
-    int lead = 0, tail = 0;
-    while (lead < x->rank && lead < y->rank && x->dims[lead] == y->dims[lead] && x->dims[lead] != 0) lead++;
-    while (tail < x->rank - lead && tail < y->rank - lead &&
-           x->dims[x->rank - 1 - tail] == y->dims[y->rank - 1 - tail] && x->dims[x->rank - 1 - tail] != 0)
-        tail++;
-    for (int i = 0; i < lead; i++) l->args[0][i] = l->results[0][i] = (int8_t)sglir_label(l);
-    for (int i = 1; i <= tail; i++) l->args[0][x->rank - i] = l->results[0][y->rank - i] = (int8_t)sglir_label(l);
-}
-
 /* Row-major order keeps runs of dims with equal products together; of each run the leading dims run together. */
 static void label_runs(const sglir_type *x, const sglir_type *y, const sglir_named *layout, sglir_labels *l)
 {
@@ -109,6 +96,44 @@ static void label_runs(const sglir_type *x, const sglir_type *y, const sglir_nam
     }
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The extents other than 0, multiplied; the dim that is 0, -1: there are several. */
+static int64_t product_but_zero(const sglir_type *type, int *zero)
+{
+    int64_t product = 1, zeros = 0;
+    for (int i = 0; i < type->rank; i++) {
+        if (type->dims[i] != 0) {
+            product *= type->dims[i];
+            continue;
+        }
+        zeros++;
+        *zero = i;
+    }
+    if (zeros != 1) *zero = -1;
+    return product;
+}
+
+/* Of what has no elements products say nothing. It runs as it would with the fewest that there can be: as on a rank that has some. */
+static void label_empty(const sglir_type *x, const sglir_type *y, const sglir_named *layout, sglir_labels *l)
+{
+    sglir_type least_x = *x, least_y = *y;
+    int zero_x = -1, zero_y = -1;
+    const int64_t of_x = product_but_zero(x, &zero_x), of_y = product_but_zero(y, &zero_y);
+    if (zero_x < 0 || zero_y < 0) return;
+    least_x.dims[zero_x] = of_y / common_divisor(of_x, of_y);
+    least_y.dims[zero_y] = of_x / common_divisor(of_x, of_y);
+    label_runs(&least_x, &least_y, layout, l);
+}
+
 bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
 {
     const sglir_type *x = v->args[0], *y = v->results[0];
@@ -116,7 +141,7 @@ bool sglir_labels_reshape(const sglir_view *v, sglir_labels *l)
     /* Says which dim it is where extents of 0 and 1 do not. */
     const sglir_named *layout = sglir_label_attr(v, "layout");
     if (empty)
-        label_empty(x, y, l);
+        label_empty(x, y, layout, l);
     else
         label_runs(x, y, layout, l);
     for (int axis = 0; axis < layout->i && axis < SGLIR_AXIS_COUNT; axis++) {

@@ -15,8 +15,6 @@ typedef struct sglpass_view {
     int64_t offset; /* bytes */
 } sglpass_view;
 
-/* The node's results are its argument's bytes, seen otherwise or later: reshape, unpack, after, wait. */
-
 /* Fills views[values.count]. */
 void sglpass_find_views(const sglir_graph *g, sglpass_view *views);
 

@@ -45,7 +45,8 @@ static void count_uses(sglpass_micro *m)
 
 /* ---- sums paid early or late ---------------------------------------------------------------------------------- */
 
-/* Of a part as large as all others': ranks whose parts are uneven must pay alike. */
+/* Of a rank's part if all were as large: extents differ from rank to rank, and all must pay alike. What nobody said of what it is a
+ * part stands between two movements of one exchange, and has the bytes of its argument. */
 static double even_bytes(const sglpass_micro *m, sglir_id value)
 {
     const sglir_type *type = sglir_type_of(m->from, value);
@@ -60,8 +61,8 @@ static double even_bytes(const sglpass_micro *m, sglir_id value)
 }
 
 /* Whether paying the sums of the node's arguments instead of its results' needs no more bytes. Of a cast the wider side
- * is paid, in which less is lost. Ranks exchange a sum once, when it is paid; but each micro-batch's terms where only a part of the
- * sum is kept. */
+ * is paid, in which less is lost. Ranks exchange a sum of all micro-batches once; but each one's terms where of the sum only a part
+ * is kept, so that no more is carried. */
 static bool pays_before(const sglpass_micro *m, const sglir_node *node, const sglpass_micro_use *uses)
 {
     double before = 0, after = 0;
@@ -69,11 +70,11 @@ static bool pays_before(const sglpass_micro *m, const sglir_node *node, const sg
         if (m->values[node->out_first + r].local_uses > 0) return false;
         if (m->values[node->out_first + r].whole_uses > 0) after += even_bytes(m, node->out_first + r);
     }
+    if (sglir_ops[node->op].flags & SGLIR_EXCHANGE) return node->op != SGLIR_OP_REDUCE_SCATTER;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         if (uses[i].mode == SGLPASS_USE_LOCAL && m->values[uses[i].value].whole_uses == 0)
             before += even_bytes(m, uses[i].value);
     }
-    if (sglir_ops[node->op].flags & SGLIR_EXCHANGE) return node->op != SGLIR_OP_REDUCE_SCATTER;
     if (node->op == SGLIR_OP_CAST) {
         const sglir_type *x = sglir_type_of(m->from, uses[0].value), *y = sglir_type_of(m->from, node->out_first);
         return sglcore_dtype_bits((sgl_dtype)x->dtype) >= sglcore_dtype_bits((sgl_dtype)y->dtype);

@@ -72,6 +72,7 @@ static bool is_cheap(const sglpass_micro *m, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(m->from, id);
     switch (node->op) {
+    case SGLIR_OP_DECLARE:
     case SGLIR_OP_DYNAMIC_SLICE:
     case SGLIR_OP_ROPE:
     case SGLIR_OP_RMS_NORM:

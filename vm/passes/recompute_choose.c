@@ -33,7 +33,7 @@ static sgl_status mark_module(sglpass_again *s, const char *path, uint8_t *hande
         sglir_id id = region->nodes.data[n];
         if (!s->node[id].live || s->node[id].backward) continue;
         const sglir_node *node = sglpass_again_at(s, id);
-        bool inside = stands_within(s, id, path), view = node->op == SGLIR_OP_RESHAPE && handed[node->out_first];
+        bool inside = stands_within(s, id, path), view = sglpass_again_shows(node) && handed[node->out_first];
         const bool exchanged = (sglir_ops[node->op].flags & SGLIR_EXCHANGE) != 0; /* is kept (recompute_again.c) */
         for (uint32_t k = 0; inside && !exchanged && k < node->out_count; k++) {
             sglpass_again_value *value = &s->value[node->out_first + k];
@@ -64,8 +64,7 @@ enum { SMALLEST_SHARE = 4096 }; /* values of less than this part of all that is 
 
 typedef struct candidate {
     sglir_id value;
-    double
-        worth; /* bytes over cost, as it was when it was looked at last; 0: it has been tried, or goes with another one */
+    double worth; /* bytes over cost, when last looked at; 0: done with */
     int64_t next; /* the same of a later turn; -1: there is none */
 } candidate;
 typedef SGLCORE_VEC(candidate) candidates;
@@ -76,7 +75,7 @@ static double cost_of(const sglpass_again *s, sglir_id id)
     const double per_product_flop = 0.15, per_flop = 1.2, per_transcendental = 5;
     const sglir_node *node = sglpass_again_at(s, id);
     sglplan_cost cost = sglplan_cost_of(s->g, id);
-    if (node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_BROADCAST) return 0;
+    if (sglpass_again_shows(node) || node->op == SGLIR_OP_BROADCAST) return 0;
     double flop = sglpass_again_outside(node) ? per_product_flop : per_flop;
     return flop * cost.flops + per_transcendental * cost.transcendentals + cost.bytes;
 }
@@ -123,34 +122,46 @@ static sgl_status list_candidates(sglpass_again *s, candidates *list)
     return SGL_OK;
 }
 
-/* Turns do the same: what the n-th node of a kind makes in one is what that makes in another. n < 0: of this turn alone. */
-static sglcore_hash name_of(const sglpass_again *s, sglir_id value, int64_t n)
+/* What turns make alike: the same op for the same line of the same module. */
+static void hash_kind(const sglpass_again *s, sglir_id value, sglcore_hasher *hasher)
 {
     const sglir_value *v = sglir_value_at(s->g, value);
     const sglir_node *node = sglpass_again_at(s, v->node);
     const sglir_origin *origin = &s->g->origins.data[node->origin];
-    const int64_t facts[] = {
-        node->op, v->index, origin->file, origin->line, origin->scope, sglir_bytes(&v->type), n, n < 0 ? node->turn : 0,
-    };
-    return sglcore_hash_bytes(facts, sizeof facts);
+    const int64_t facts[] = { node->op, v->index, origin->file, origin->line, origin->scope, sglir_bytes(&v->type) };
+    sglcore_hasher_init(hasher);
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) sglcore_hasher_u64(hasher, (uint64_t)facts[i]);
 }
 
+static sglcore_hash kind_and(const sglpass_again *s, sglir_id value, bool is_turn, uint64_t number)
+{
+    sglcore_hasher hasher;
+    hash_kind(s, value, &hasher);
+    sglcore_hasher_u64(&hasher, is_turn);
+    sglcore_hasher_u64(&hasher, number);
+    return sglcore_hasher_end(&hasher);
+}
+
+/* Turns do the same: the n-th candidate of a kind in one goes with the n-th in another. */
 static sgl_status join_turns(sglpass_again *s, candidates *list)
 {
     sglcore_map counts = { 0 }, last = { 0 };
     sgl_status status = SGL_OK;
     for (int64_t i = 0; i < list->count && status == SGL_OK; i++) {
         const sglir_id value = list->data[i].value;
+        const uint32_t turn = sglpass_again_at(s, sglpass_again_maker(s, value))->turn;
+        const sglcore_hash in_turn = kind_and(s, value, true, turn);
         uint64_t count = 0, before;
-        if (sglpass_again_at(s, sglpass_again_maker(s, value))->turn == 0) continue;
-        (void)sglcore_map_get(&counts, name_of(s, value, -1), &count);
-        status = sglcore_map_put(s->env, &counts, name_of(s, value, -1), count + 1);
-        const sglcore_hash name = name_of(s, value, (int64_t)count);
+        if (turn == 0) continue;
+        (void)sglcore_map_get(&counts, in_turn, &count);
+        status = sglcore_map_put(s->env, &counts, in_turn, count + 1);
+        if (status != SGL_OK) break;
+        const sglcore_hash name = kind_and(s, value, false, count);
         if (sglcore_map_get(&last, name, &before)) {
             list->data[before].next = i;
             list->data[i].worth = 0;
         }
-        if (status == SGL_OK) status = sglcore_map_put(s->env, &last, name, (uint64_t)i);
+        status = sglcore_map_put(s->env, &last, name, (uint64_t)i);
     }
     sglcore_map_free(s->env, &counts);
     sglcore_map_free(s->env, &last);

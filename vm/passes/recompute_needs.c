@@ -25,14 +25,15 @@ bool sglpass_again_room(sglpass_again *s)
 bool sglpass_again_outside(const sglir_node *node)
 {
     bool random = node->op == SGLIR_OP_RANDOM_UNIFORM || node->op == SGLIR_OP_RANDOM_NORMAL;
-    return !sglir_op_is_free((sglir_op)node->op) && !random &&
+    return !sglir_op_is_free((sglir_op)node->op) && !sglpass_again_shows(node) && !random &&
            !(sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION));
 }
 
 /* A kernel works it out on the way from its arguments, for next to nothing. */
 static bool is_cheap(const sglir_node *node)
 {
-    return sglir_op_is_free((sglir_op)node->op) || (sglir_ops[node->op].flags & SGLIR_ELEMENTWISE) != 0;
+    return sglir_op_is_free((sglir_op)node->op) || sglpass_again_shows(node) ||
+           (sglir_ops[node->op].flags & SGLIR_ELEMENTWISE) != 0;
 }
 
 sglir_id sglpass_again_maker(const sglpass_again *s, sglir_id value)
@@ -104,7 +105,7 @@ static sgl_status look_down(sglpass_again *s, sglir_id id, int64_t position)
     if (!facts->backward) facts->reach = position;
     for (uint32_t k = 0; k < node->out_count; k++) {
         sglir_id value = node->out_first + k;
-        bool view = node->op == SGLIR_OP_RESHAPE && sglpass_again_maker(s, sglir_arg(s->g, node, 0)) != SGLIR_NONE;
+        bool view = sglpass_again_shows(node) && sglpass_again_maker(s, sglir_arg(s->g, node, 0)) != SGLIR_NONE;
         s->value[value] = (sglpass_again_value){ .varies = varies, .root = value };
         if (view) s->value[value].root = s->value[sglir_arg(s->g, node, 0)].root;
     }
@@ -117,7 +118,7 @@ static sgl_status look_up(sglpass_again *s, sglir_id id)
 {
     const sglir_node *node = sglpass_again_at(s, id);
     bool backward = s->node[id].backward, outside = sglpass_again_outside(node);
-    const sglpass_again_value *view = node->op == SGLIR_OP_RESHAPE ? &s->value[node->out_first] : NULL;
+    const sglpass_again_value *view = sglpass_again_shows(node) ? &s->value[node->out_first] : NULL;
     SGLCORE_TRY(sglpass_again_uses(s, id));
     for (int64_t i = 0; i < s->uses.count; i++) {
         sglpass_again_value *used = &s->value[s->uses.data[i]];
@@ -151,7 +152,7 @@ static void settle_stored(sglpass_again *s, sglir_id id, bool *any)
             continue;
         }
         bool follows = is_cheap(node) && all_there(s, node);
-        bool by_itself = node->op != SGLIR_OP_RESHAPE && (value->whole || !follows);
+        bool by_itself = !sglpass_again_shows(node) && (value->whole || !follows);
         value->stored = value->needed && by_itself;
         value->there = value->stored || follows;
         value->counted = value->counted || value->stored || sglpass_again_outside(node);

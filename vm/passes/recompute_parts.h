@@ -59,6 +59,12 @@ static inline const sglir_node *sglpass_again_at(const sglpass_again *s, sglir_i
     return sglir_node_at(s->g, node);
 }
 
+/* The node shows its argument's bytes. */
+static inline bool sglpass_again_shows(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_RESHAPE || node->op == SGLIR_OP_DECLARE;
+}
+
 /* ---- recompute_needs.c ---- */
 
 bool sglpass_again_room(sglpass_again *s);

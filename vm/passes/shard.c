@@ -13,6 +13,7 @@
  *           whole values: whatever sends the fewest bytes; gradients so stay partial until something that is not linear
  *           wants them
  *   beyond  a few ops run over parts that their labels refuse: a table by rows, extremes, a part of the queries
+ *   ring    attention may take the blocks of keys that other ranks have, one after another
  *   turn    a value is brought into another form once, and found again by all who want it so
  *   region  loops and branches of the script: carries take the forms in which the body gives them back
  * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because no

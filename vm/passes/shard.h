@@ -2,9 +2,9 @@
  * one form into another.
  *
  * shard.c walks the graph, after shard_apart.c and shard_packs.c took apart what cannot be split as one; shard_demand.c
- * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_attention.c
- * how attention does, shard_beyond.c which run
- * without, shard_ring.c attention that takes keys block by block; shard_turn.c turns values from form to form; shard_emit.c emits a node with local extents; shard_region.c does
+ * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_beyond.c which run without;
+ * shard_attention.c how attention over parts of the sequence does, shard_ring.c block by block; shard_turn.c turns values from
+ * form to form; shard_emit.c emits a node with local extents; shard_region.c does
  * so for loops and branches. Odd invariant: a value of the old graph may stand in the new one in several forms at once;
  * each is made once per region and found again. */
 #ifndef SGLPASS_SHARD_H
@@ -20,7 +20,9 @@ typedef struct sglpass_form {
     int8_t at[SGLIR_AXIS_COUNT]; /* per axis: the dimension that is split over it, or one of the above */
     int64_t unit[SGL_MAX_RANK];  /* per dimension: where it is split, it is cut at multiples of this; 1 elsewhere */
     int8_t ring;                 /* an axis along which parts lie */
-    int16_t by; /* of the rank so many places before this one round that axis it is the part; 0: this rank's own */
+    int32_t
+        by; /* the part of the rank so many places before this one round it; 0: this rank's own; beyond its extent: sent once
+                   more */
 } sglpass_form;
 
 /* How one node runs. */
@@ -28,11 +30,12 @@ typedef struct sglpass_way {
     sglir_id node;
     uint32_t form_first; /* sharder->forms: of each argument, then of each result */
     sglplan_axes
-        by_heads; /* attention takes parts of its heads over these, and what it makes is turned back to parts of the sequence */
+        by_heads; /* attention takes parts of its heads over these, and what it makes is turned back to parts of the
+                              sequence */
     sglplan_axes
-        owed; /* over these attention's gradient owes sums of parts that lie along the sequence: they are handed out */
-    int8_t ring;    /* attention takes keys and values block by block round this axis; -1: it does not */
-    int16_t blocks; /* how many other ranks' blocks it takes */
+        owed; /* its gradient owes sums over these of what lies in parts of the sequence: they are handed out */
+    sglplan_axes ring; /* it takes keys and values block by block round this one; 0: it does not */
+    int32_t blocks;    /* how many other ranks' */
 } sglpass_way;
 
 enum { SGLPASS_SEQUENCE = 1, SGLPASS_HEADS = 2 }; /* dimensions of attention's queries, and of what is made of them */
@@ -100,6 +103,9 @@ void sglpass_tell(sglpass_sharder *s, sglir_id made, const int64_t *dims, const 
 /* shard_demand.c: fills demands. */
 sgl_status sglpass_demands(sglpass_sharder *s, sglcore_arena *arena);
 
+/* The number of the argument that is the offset of attention or rope; -1: there is none. (shard_beyond.c) */
+int sglpass_offset_of(const sglir_graph *g, const sglir_node *node);
+
 /* ---- beyond labels (shard_beyond.c) ---------------------------------------------------------------------------------- */
 
 /* Taken arguments that count from the start of the whole: they count from this rank's. */
@@ -115,7 +121,7 @@ int sglpass_ring_blocks(const sglpass_sharder *s, const sglir_node *node, uint32
 /* Of the same argument, keys or values or segments of keys, the block of the rank `by` places before. */
 sglpass_form sglpass_ring_form(const sglpass_sharder *s, const sglir_node *node, const sglpass_form *own, int axis,
                                int by);
-bool sglpass_is_ring_arg(const sglir_node *node, uint32_t arg);
+bool sglpass_is_ring_arg(const sglpass_sharder *s, const sglir_node *node, uint32_t arg);
 /* The node's arguments as they were taken stand at s->ids from `first` on; its results go behind them. */
 sgl_status sglpass_emit_ring(sglpass_sharder *s, const sglpass_way *run, int64_t first);
 /* What the rank `by` places before this one has of a value of these whole extents. made, in this form: of the rank `of` places

@@ -3,8 +3,6 @@
  * In: a choice in the making. Out: one of three ways, by the bytes it sends, or as the plan asks: whole keys and values, of
  * which gradients are handed out again; parts of the heads, of the whole sequence; blocks of keys one after another. Odd
  * invariant: the backward chooses for itself, and finds what the forward has sent already. */
-#include <stdio.h>
-
 #include "passes/shard_choose.h"
 
 /* What it takes of keys and values (plan.h), and what that sends. */
@@ -13,11 +11,6 @@ typedef struct attend {
     double price;
     int label, blocks;
 } attend;
-
-static bool is_attention(const sglpass_chooser *c)
-{
-    return c->node->op == SGLIR_OP_ATTENTION || c->node->op == SGLIR_OP_ATTENTION_GRAD;
-}
 
 /* What it costs to turn results that are in parts of the heads back to parts of the sequence; sums of weights are wanted by the
  * backward alone, as they are. */
@@ -42,20 +35,23 @@ static double price_owed(const sglpass_chooser *c, int axis, const sglir_beyond 
     return (parts - 1) / parts * bytes;
 }
 
-/* Each block is sent from where it lies; of gradients one comes back for each. */
+/* Each block that is not there yet is sent from where it lies; of gradients one comes back for each. */
 static double price_ring(const sglpass_chooser *c, int axis, int blocks)
 {
     double price = 0;
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        if (!sglpass_is_ring_arg(c->node, i)) continue;
-        const sglpass_form *own = sglpass_arg_form(c, i);
+        if (!sglpass_is_ring_arg(c->s, c->node, i)) continue;
+        const sglir_id value = sglpass_arg_of(c, i);
+        const sglpass_form own = sglpass_ring_form(c->s, c->node, sglpass_arg_form(c, i), axis, 0);
+        const double turned = sglpass_price(c->s, value, &own);
+        price += turned;
         for (int by = 1; by <= blocks; by++) {
-            const sglpass_form form = sglpass_ring_form(c->s, c->node, own, axis, by);
-            price += sglpass_price(c->s, sglpass_arg_of(c, i), &form);
+            const sglpass_form form = sglpass_ring_form(c->s, c->node, &own, axis, by);
+            const double sent = sglpass_price(c->s, value, &form);
+            price += sent > 0 ? sent - turned : 0;
         }
-        if (c->node->op == SGLIR_OP_ATTENTION_GRAD &&
-            sglir_type_of(c->s->from, sglpass_arg_of(c, i))->rank > SGLPASS_HEADS)
-            price += blocks * sglpass_local_bytes(c->s, sglpass_arg_of(c, i), own);
+        if (c->node->op == SGLIR_OP_ATTENTION_GRAD && sglir_type_of(c->s->from, value)->rank > SGLPASS_HEADS)
+            price += blocks * sglpass_local_bytes(c->s, value, &own);
     }
     return price;
 }
@@ -98,39 +94,35 @@ static bool is_in_parts(const sglpass_chooser *c, uint32_t i, int axis)
 static void check_asked(const sglpass_chooser *c, int axis, const attend *a)
 {
     const sglplan_attention asked = (sglplan_attention)c->s->context->plan->attention;
+    const char *name = sglir_axis_name(axis);
+    const long long ranks = (long long)sglpass_extent(c->s, axis);
     if (asked == SGLPLAN_ATTENTION_AUTO || a->by == asked || !is_in_parts(c, 1, axis)) return;
-    const sglir_origin *at = &c->s->from->origins.data[c->node->origin];
-    const char *file = sglcore_string(c->s->from->strings, at->file);
-    char place[96] = "";
-    if (at->line > 0) snprintf(place, sizeof place, "%.80s:%d: ", file, (int)at->line);
-    sgl_status status =
-        asked == SGLPLAN_ATTENTION_HEADS
-            ? sglcore_fail(
-                  c->s->env, SGL_INVALID_ARGUMENT,
-                  "%splan: attention = \"heads\" takes a key head for each of %s=%lld ranks beside those that other "
-                  "axes split, and attention here has %lld; \"ring\" and \"gather\" take any number",
-                  place, sglir_axis_name(axis), (long long)sglpass_extent(c->s, axis),
-                  (long long)sglpass_arg_extent(c, 1, SGLPASS_HEADS))
-            : sglcore_fail(
-                  c->s->env, SGL_INVALID_ARGUMENT,
-                  "%splan: attention = \"ring\" goes round one axis, and the sequence is split over %s=%lld and "
-                  "another one here; \"gather\" takes any split",
-                  place, sglir_axis_name(axis), (long long)sglpass_extent(c->s, axis));
-    sglir_stick(c->s->to, status);
+    if (asked == SGLPLAN_ATTENTION_HEADS)
+        sglir_fail_from(
+            c->s->to, c->s->from, (sglir_id)(c->node - c->s->from->nodes.data), SGL_INVALID_ARGUMENT,
+            "plan: attention = \"heads\" takes a key head for each of %s=%lld ranks beside those that other axes "
+            "split, and there are %lld; \"ring\" and \"gather\" take any number",
+            name, ranks, (long long)sglpass_arg_extent(c, 1, SGLPASS_HEADS));
+    else
+        sglir_fail_from(
+            c->s->to, c->s->from, (sglir_id)(c->node - c->s->from->nodes.data), SGL_INVALID_ARGUMENT,
+            "plan: attention = \"ring\" goes round one axis, and here queries, keys and values are not all split "
+            "over %s=%lld alone; \"gather\" takes them as they are",
+            name, ranks);
 }
 
 static void run_ring(const sglpass_chooser *c, int axis, const sglir_beyond *how, int blocks, sglpass_way *run)
 {
     sglpass_run_beyond(c, axis, how);
     for (uint32_t i = 0; i < c->node->arg_count; i++)
-        if (sglpass_is_ring_arg(c->node, i))
+        if (sglpass_is_ring_arg(c->s, c->node, i))
             *sglpass_arg_form(c, i) = sglpass_ring_form(c->s, c->node, sglpass_arg_form(c, i), axis, 0);
     for (uint32_t r = 1; r < c->node->out_count && c->node->op == SGLIR_OP_ATTENTION_GRAD; r++) {
         sglpass_result_form(c, r)->at[axis] = SGLPASS_SEQUENCE;
         sglpass_result_form(c, r)->unit[SGLPASS_SEQUENCE] = sglpass_arg_form(c, r)->unit[SGLPASS_SEQUENCE];
     }
-    run->ring = (int8_t)axis;
-    run->blocks = (int16_t)blocks;
+    run->ring = SGLPLAN_AXIS(axis);
+    run->blocks = blocks;
 }
 
 /* Gradients of keys and values are handed out as these lie. */
@@ -146,7 +138,7 @@ bool sglpass_attends(sglpass_chooser *c, int axis, sglpass_way *run)
 {
     sglir_beyond how;
     double beyond = 0;
-    if (!is_attention(c) || sglpass_arg_form(c, 0)->at[axis] != SGLPASS_SEQUENCE ||
+    if (!sglpass_is_attention(c->node) || sglpass_arg_form(c, 0)->at[axis] != SGLPASS_SEQUENCE ||
         !sglpass_price_beyond(c, axis, &how, &beyond))
         return false;
     const attend a = how_to_attend(c, axis, &how, beyond);

@@ -11,8 +11,6 @@
 
 #include "passes/shard.h"
 
-enum { T = 1 }; /* the sequence of [b, t, h, d] */
-
 /* The node takes the extreme along the dimension, over which its argument is split. */
 static bool reduces(const sglir_graph *g, const sglir_node *node, int dim)
 {
@@ -27,8 +25,7 @@ static const sglpass_form *arg_form(const sglpass_sharder *s, const sglpass_way 
     return &s->forms.data[run->form_first + i];
 }
 
-/* The number of the argument that is the offset of attention or rope; -1: there is none. */
-static int offset_of(const sglir_graph *g, const sglir_node *node)
+int sglpass_offset_of(const sglir_graph *g, const sglir_node *node)
 {
     switch (node->op) {
     case SGLIR_OP_ATTENTION: return 3;
@@ -41,7 +38,7 @@ static int offset_of(const sglir_graph *g, const sglir_node *node)
 void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *args)
 {
     const sglir_node *node = sglir_node_at(s->from, run->node);
-    int offset = offset_of(s->from, node), dim = node->op == SGLIR_OP_GATHER ? 0 : T;
+    int offset = sglpass_offset_of(s->from, node), dim = node->op == SGLIR_OP_GATHER ? 0 : SGLPASS_SEQUENCE;
     if ((offset < 0 && node->op != SGLIR_OP_GATHER) || sglpass_axes_of(arg_form(s, run, 0), dim) == 0) return;
     int64_t extent = sglir_type_of(s->from, sglir_arg(s->from, node, 0))->dims[dim];
     sglir_id start = sglpass_begin(s, arg_form(s, run, 0), dim, extent);

@@ -1,4 +1,4 @@
-/* shard_choose.c -- how a node runs over the mesh: per axis along a label of ops.def (dimensions that run sglpass_together), carrying
+/* shard_choose.c -- how a node runs over the mesh: per axis along a label of ops.def (dimensions that run together), carrying
  * a sum that is owed (where it is linear), or whole on every rank; whatever sends the fewest bytes.
  *
  * In: a node of the old graph, the forms in which its arguments are there. Out: the forms in which it takes them and those of
@@ -74,7 +74,7 @@ static sgl_status open_choice(sglpass_chooser *c, sglpass_way *run)
         s->forms.data[s->forms.count++] = there ? there->form : sglpass_form_whole();
     }
     for (uint32_t r = 0; r < c->node->out_count; r++) s->forms.data[s->forms.count++] = sglpass_form_whole();
-    *run = (sglpass_way){ .node = run->node, .form_first = c->first, .ring = -1 };
+    *run = (sglpass_way){ .node = run->node, .form_first = c->first };
     return SGL_OK;
 }
 
@@ -127,8 +127,6 @@ static void add_arg(bill *b, uint32_t i, int place)
 
 /* ---- along a label ----------------------------------------------------------------------------------------------------- */
 
-/* Dims that run sglpass_together have extents in proportion: the least of them counts the units. 0: they have not, or a result
- * would differ from rank to rank in a way that no form says. */
 int64_t sglpass_units_of(const sglpass_chooser *c, int label)
 {
     int64_t least = INT64_MAX;
@@ -152,7 +150,6 @@ int64_t sglpass_units_of(const sglpass_chooser *c, int label)
     return least == INT64_MAX ? 0 : least;
 }
 
-/* In units of the label: how many stand sglpass_together in what is there in parts already. */
 int64_t sglpass_together(const sglpass_chooser *c, int label, int64_t units)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
@@ -164,11 +161,10 @@ int64_t sglpass_together(const sglpass_chooser *c, int label, int64_t units)
     return 1;
 }
 
-/* Attention needs a head on every rank. */
 bool sglpass_has_enough(const sglpass_chooser *c, int axis, int label)
 {
     int64_t units = sglpass_units_of(c, label), parts = sglpass_extent(c->s, axis);
-    if (c->node->op != SGLIR_OP_ATTENTION && c->node->op != SGLIR_OP_ATTENTION_GRAD) return units > 0;
+    if (!sglpass_is_attention(c->node)) return units > 0;
     const sglpass_form *q = sglpass_arg_form(c, 0);
     int dim = arg_dim(&c->labels, 0, label);
     for (int other = 0; other < axis; other++) parts *= q->at[other] == dim ? sglpass_extent(c->s, other) : 1;
@@ -185,7 +181,6 @@ double sglpass_price_along(const sglpass_chooser *c, int axis, int label)
     return b.price;
 }
 
-/* size: of the label's units, how many stand sglpass_together. */
 void sglpass_run_along(const sglpass_chooser *c, int axis, int label, int64_t units, int64_t size)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
@@ -263,7 +258,6 @@ static void run_carrying(sglpass_chooser *c, int axis, const char *group)
 
 /* ---- what no label says ---------------------------------------------------------------------------------------------------- */
 
-/* The price of running beyond labels (shard_beyond.c); false: the node does not. */
 bool sglpass_price_beyond(const sglpass_chooser *c, int axis, sglir_beyond *how, double *price)
 {
     double parts = (double)sglpass_extent(c->s, axis);

@@ -43,6 +43,11 @@ static inline int64_t sglpass_result_extent(const sglpass_chooser *c, uint32_t r
     return sglir_type_of(c->s->from, c->node->out_first + r)->dims[dim];
 }
 
+static inline bool sglpass_is_attention(const sglir_node *node)
+{
+    return node->op == SGLIR_OP_ATTENTION || node->op == SGLIR_OP_ATTENTION_GRAD;
+}
+
 /* The label of a dimension of an argument; -1: it cannot be split. */
 int sglpass_arg_label(const sglpass_node_labels *l, uint32_t arg, int dim);
 /* Dims that run together have extents in proportion: the least of them counts the units. 0: they have not, or a result

@@ -155,7 +155,7 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
     sglir_set_origin_of(s->to, &s->from->origins.data[l->node->origin], s->from);
     move_random(l, args);
     const int64_t nodes = s->to->nodes.count;
-    if (l->run->ring >= 0) {
+    if (l->run->ring != 0) {
         SGLCORE_TRY(sglpass_emit_ring(s, l->run, first));
         outs = s->ids.data + first + l->node->arg_count;
     } else {
@@ -244,7 +244,7 @@ static sglpass_form form_of_input(const sglpass_sharder *s, const sglir_node *no
 
 sgl_status sglpass_emit_input(sglpass_sharder *s, sglir_id id)
 {
-    sglpass_way run = { .node = id, .form_first = (uint32_t)s->forms.count, .ring = -1 };
+    sglpass_way run = { .node = id, .form_first = (uint32_t)s->forms.count };
     SGLCORE_TRY(sglcore_vec_push(s->env, &s->forms, form_of_input(s, sglir_node_at(s->from, id))));
     sgl_status status = sglpass_emit(s, &run);
     s->forms.count = run.form_first;

@@ -17,15 +17,14 @@
 #include "ir/infer.h"
 #include "passes/shard.h"
 
-enum { Q, K, V };
+enum { Q, K, V, MOST_ARGS = 9 }; /* the gradient has so many, with segments */
 
 typedef struct ring {
     sglpass_sharder *s;
     const sglir_node *node;
     const sglpass_way *run;
-    sglir_id args[16]; /* taken: own blocks */
+    sglir_id args[MOST_ARGS]; /* taken: own blocks */
     int axis;
-    uint32_t offset; /* number of the argument */
 } ring;
 
 static int64_t extent_of(const sglpass_sharder *s, const sglir_node *node, uint32_t arg)
@@ -33,13 +32,11 @@ static int64_t extent_of(const sglpass_sharder *s, const sglir_node *node, uint3
     return sglir_type_of(s->from, sglir_arg(s->from, node, arg))->dims[SGLPASS_SEQUENCE];
 }
 
-static uint32_t offset_of(const sglir_node *node) { return node->op == SGLIR_OP_ATTENTION ? 3 : 6; }
-
 /* ---- which blocks --------------------------------------------------------------------------------------------------------- */
 
-bool sglpass_is_ring_arg(const sglir_node *node, uint32_t arg)
+bool sglpass_is_ring_arg(const sglpass_sharder *s, const sglir_node *node, uint32_t arg)
 {
-    return arg == K || arg == V || arg == offset_of(node) + 2; /* segments of keys */
+    return arg == K || arg == V || (int)arg == sglpass_offset_of(s->from, node) + 2; /* segments of keys */
 }
 
 /* Places of the sequence that one rank's queries look at: from the first to the last. */
@@ -50,7 +47,8 @@ typedef struct sight {
 static sight sight_of(const sglpass_sharder *s, const sglir_node *node, const sglplan_part *queries)
 {
     const sight all = { INT64_MIN / 2, INT64_MAX / 2 };
-    const sglir_node *offset = sglir_maker(s->from, sglir_arg(s->from, node, offset_of(node)));
+    const sglir_node *offset =
+        sglir_maker(s->from, sglir_arg(s->from, node, (uint32_t)sglpass_offset_of(s->from, node)));
     const int64_t window = sglir_attr_int(s->from, node, "window");
     if (!sglir_attr_int(s->from, node, "causal") || !offset || offset->op != SGLIR_OP_CONSTANT) return all;
     const int64_t moved = queries->offset + (int64_t)sglir_attr_float(s->from, offset, "value");
@@ -65,22 +63,20 @@ static bool lies_along(const sglpass_form *form, int axis)
 int sglpass_ring_blocks(const sglpass_sharder *s, const sglir_node *node, uint32_t first, int axis)
 {
     const sglpass_form *q = &s->forms.data[first];
+    const sglpass_made *k = sglpass_first(s, sglir_arg(s->from, node, K)),
+                       *v = sglpass_first(s, sglir_arg(s->from, node, V));
     const int64_t places = sglpass_extent(s, axis);
     int most = 0;
-    for (uint32_t i = K; i <= V; i++) {
-        const sglpass_made *there = sglpass_first(s, sglir_arg(s->from, node, i));
-        if (!there || !lies_along(&there->form, axis)) return -1;
-    }
-    if (!lies_along(q, axis)) return -1;
-    const int64_t unit = sglpass_first(s, sglir_arg(s->from, node, K))->form.unit[SGLPASS_SEQUENCE];
+    if (!k || !v || !lies_along(q, axis) || !lies_along(&k->form, axis) || !lies_along(&v->form, axis)) return -1;
     for (int64_t rank = 0; rank < places; rank++) {
         const sglplan_part queries = sglplan_part_of(extent_of(s, node, Q), q->unit[SGLPASS_SEQUENCE], places, rank);
         const sight seen = sight_of(s, node, &queries);
-        for (int by = 1; by < places && queries.size > 0; by++) {
-            const sglplan_part keys =
-                sglplan_part_of(extent_of(s, node, K), unit, places, (rank - by + places) % places);
-            const bool meets = keys.size > 0 && keys.offset <= seen.last && keys.offset + keys.size > seen.first;
-            if (meets && by > most) most = by;
+        bool meets = false;
+        for (int by = (int)places - 1; by > most && queries.size > 0 && !meets; by--) {
+            const sglplan_part keys = sglplan_part_of(extent_of(s, node, K), k->form.unit[SGLPASS_SEQUENCE], places,
+                                                      (rank - by + places) % places);
+            meets = keys.size > 0 && keys.offset <= seen.last && keys.offset + keys.size > seen.first;
+            if (meets) most = by;
         }
     }
     return most;
@@ -96,7 +92,7 @@ sglpass_form sglpass_ring_form(const sglpass_sharder *s, const sglir_node *node,
     form.at[axis] = SGLPASS_SEQUENCE;
     form.unit[SGLPASS_SEQUENCE] = sglpass_first(s, sglir_arg(s->from, node, K))->form.unit[SGLPASS_SEQUENCE];
     form.ring = (int8_t)axis;
-    form.by = (int16_t)(by == 0 ? 0 : again ? by + (int)sglpass_extent(s, axis) : by);
+    form.by = by == 0 ? 0 : again ? by + (int32_t)sglpass_extent(s, axis) : by;
     return form;
 }
 
@@ -148,18 +144,19 @@ static void attend_block(ring *r, int by, sglir_id outs[3])
     sglpass_sharder *s = r->s;
     const sglpass_form *forms = &s->forms.data[r->run->form_first];
     const sglpass_form q = forms[Q], k = forms[K];
-    sglir_id args[16];
+    sglir_id args[MOST_ARGS];
     sglir_named named[SGLIR_MOST_ATTRS];
     for (uint32_t i = 0; i < r->node->arg_count; i++) {
         args[i] = r->args[i];
-        if (!sglpass_is_ring_arg(r->node, i)) continue;
+        if (!sglpass_is_ring_arg(s, r->node, i)) continue;
         const sglpass_form form = sglpass_ring_form(s, r->node, &s->forms.data[r->run->form_first + i], r->axis, by);
         if (by > 0) args[i] = sglpass_take(s, sglir_arg(s->from, r->node, i), &form);
     }
     sglir_set_origin_of(s->to, &s->from->origins.data[r->node->origin], s->from);
     for (uint32_t i = 0; i < r->node->arg_count; i++)
-        if (sglpass_is_ring_arg(r->node, i)) args[i] = declare(r, args[i], -1);
-    args[r->offset] = sglir_add(s->to, args[r->offset], distance(r, &q, &k, by));
+        if (sglpass_is_ring_arg(s, r->node, i)) args[i] = declare(r, args[i], -1);
+    const int offset = sglpass_offset_of(s->from, r->node);
+    args[offset] = sglir_add(s->to, args[offset], distance(r, &q, &k, by));
     sglir_emit(s->to, (sglir_op)r->node->op, args, (int)r->node->arg_count, named,
                sglir_attrs_named(s->from, r->node, named), outs);
 }
@@ -243,7 +240,7 @@ static void attend_gradient(ring *r, sglir_id *outs)
 sgl_status sglpass_emit_ring(sglpass_sharder *s, const sglpass_way *run, int64_t first)
 {
     const sglir_node *node = sglir_node_at(s->from, run->node);
-    ring r = { .s = s, .node = node, .run = run, .axis = run->ring, .offset = offset_of(node) };
+    ring r = { .s = s, .node = node, .run = run, .axis = __builtin_ctz(run->ring) };
     sglir_id outs[3] = { SGLIR_NONE, SGLIR_NONE, SGLIR_NONE };
     memcpy(r.args, &s->ids.data[first],
            node->arg_count * sizeof r.args[0]); /* what lies there moves when blocks are taken */

@@ -124,20 +124,18 @@ static const char *const attentions[SGLPLAN_ATTENTION_COUNT] = {
 static sgl_status set_word(sglcore_env *env, const char *const *words, int count, uint8_t *number,
                            const sglir_named *field)
 {
-    enum { MOST_WORDS = 8 };
-    const char *names[MOST_WORDS];
     char hint[SGLCORE_HINT_ROOM], list[128] = "";
     SGLCORE_TRY(check_kind(env, field, 's'));
-    for (int i = 0; i < count && i < MOST_WORDS; i++) {
+    for (int i = 0; i < count; i++) {
         if (strcmp(field->s, words[i]) == 0) {
             *number = (uint8_t)i;
             return SGL_OK;
         }
-        names[i] = words[i];
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "", words[i]);
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", words[i]);
     }
     return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s \"%s\" is none of %s%s", field->name, field->s, list,
-                        sglcore_hint(field->s, names, count, hint));
+                        sglcore_hint(field->s, words, count, hint));
 }
 
 static sgl_status set_number(sglcore_env *env, sglplan *plan, int number, const sglir_named *field)
