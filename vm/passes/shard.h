@@ -4,8 +4,8 @@
  * shard.c walks the graph, after shard_apart.c and shard_packs.c took apart what cannot be split as one; shard_demand.c
  * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_beyond.c which run without;
  * shard_attention.c how attention over parts of the sequence does, shard_ring.c block by block; shard_turn.c turns values from
- * form to form; shard_emit.c emits a node with local extents; shard_region.c does
- * so for loops and branches. Odd invariant: a value of the old graph may stand in the new one in several forms at once;
+ * form to form, shard_forms.c says which there are and what others cost; shard_emit.c emits a node with local extents;
+ * shard_region.c does so for loops and branches. Odd invariant: a value of the old graph may stand in the new one in several forms at once;
  * each is made once per region and found again. */
 #ifndef SGLPASS_SHARD_H
 #define SGLPASS_SHARD_H
@@ -74,18 +74,41 @@ sglplan_axes sglpass_axes_of(const sglpass_form *form, int at); /* those that ha
 /* Of the rank that has most, the first: all ranks must find the same. */
 double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
 
-/* ---- values (shard_turn.c) ------------------------------------------------------------------------------------------ */
+/* ---- values by form (shard_forms.c) ------------------------------------------------------------------------------------ */
 
+/* Whether a dimension that both have split over axes is cut at the same places. */
+bool sglpass_cut_alike(const sglpass_sharder *s, sglir_id value, int dim, const sglpass_form *a, const sglpass_form *b,
+                       sglplan_axes axes);
 /* The old value stands in the new graph as `made`, in this form. */
 void sglpass_put(sglpass_sharder *s, sglir_id value, sglir_id made, const sglpass_form *form);
 /* The form in which it was made first; NULL: it was not. */
 const sglpass_made *sglpass_first(const sglpass_sharder *s, sglir_id value);
-/* The value in this form: found, or made from one that is there. */
-sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *form);
-/* Bytes that each rank sends to have it so. */
-double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
 /* Forgets what was made since `made` had so many entries: the region in which it stands is closed. */
 void sglpass_forget(sglpass_sharder *s, int64_t count);
+/* NULL: it is not there so. */
+const sglpass_made *sglpass_find(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
+/* Bytes that each rank sends to have the value so. */
+double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_form *form);
+/* Bytes sent to turn what is there in one form into another. */
+double sglpass_price_from(const sglpass_sharder *s, sglir_id value, const sglpass_form *have, const sglpass_form *want);
+
+/* Axes that move from one dimension to another in one all_to_all. */
+typedef struct sglpass_move {
+    sglplan_axes axes; /* 0: none */
+    int from, to;
+    bool even_to; /* whether all ranks' parts of `to` are as large; else those of `from` are */
+} sglpass_move;
+
+/* One that brings `have` nearer to `want`: one of its dimensions is cut evenly, so that what goes to a rank, or comes from it, is
+ * one range of a transposed value. */
+sglpass_move sglpass_find_move(const sglpass_sharder *s, sglir_id value, const sglpass_form *have,
+                               const sglpass_form *want);
+void sglpass_apply_move(sglpass_form *form, const sglpass_move *m, const sglpass_form *want);
+
+/* ---- from form to form (shard_turn.c) ---------------------------------------------------------------------------------- */
+
+/* The value in this form: found, or made from one that is there. */
+sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *form);
 /* A node `terms`: this rank's terms of its argument, whatever form that is there in, without an exchange. */
 void sglpass_emit_terms(sglpass_sharder *s, const sglir_node *node);
 /* At which element of an extent, split along dim as the form says, this rank's part begins. */
@@ -103,11 +126,10 @@ void sglpass_tell(sglpass_sharder *s, sglir_id made, const int64_t *dims, const 
 /* shard_demand.c: fills demands. */
 sgl_status sglpass_demands(sglpass_sharder *s, sglcore_arena *arena);
 
-/* The number of the argument that is the offset of attention or rope; -1: there is none. (shard_beyond.c) */
-int sglpass_offset_of(const sglir_graph *g, const sglir_node *node);
-
 /* ---- beyond labels (shard_beyond.c) ---------------------------------------------------------------------------------- */
 
+/* The number of the argument that is the offset of attention or rope; -1: there is none. */
+int sglpass_offset_of(const sglir_graph *g, const sglir_node *node);
 /* Taken arguments that count from the start of the whole: they count from this rank's. */
 void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *args);
 /* The maximum or minimum of an argument that is split where it is reduced; false: the node is no such one. */

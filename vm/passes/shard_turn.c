@@ -1,5 +1,4 @@
-/* shard_turn.c -- values of the new graph by form, and how one is brought from form to form: slices of what is whole cost no
- * exchange, sums are paid by all_reduce or handed out by reduce_scatter, parts are put together by all_gather, or cut along another
+/* shard_turn.c -- how a value is brought from form to form: slices of what is whole cost no exchange, sums are paid by all_reduce or handed out by reduce_scatter, parts are put together by all_gather, or cut along another
  * dimension by all_to_all.
  *
  * In: an old value, the form it is wanted in. Out: a value of the new graph. What generators and elementwise ops make whole is
@@ -11,197 +10,6 @@
 #include "core/broken.h"
 #include "ir/infer.h"
 #include "passes/shard.h"
-
-/* ---- forms ------------------------------------------------------------------------------------------------------- */
-
-sglpass_form sglpass_form_whole(void)
-{
-    sglpass_form form = { .by = 0 };
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) form.at[axis] = SGLPASS_WHOLE;
-    for (int dim = 0; dim < SGL_MAX_RANK; dim++) form.unit[dim] = 1;
-    return form;
-}
-
-sglplan_axes sglpass_axes_of(const sglpass_form *form, int at)
-{
-    sglplan_axes axes = 0;
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (form->at[axis] == at) axes |= SGLPLAN_AXIS(axis);
-    }
-    return axes;
-}
-
-int64_t sglpass_local(const sglpass_sharder *s, int64_t extent, int64_t unit, sglplan_axes axes)
-{
-    return sglplan_part_along(s->context->plan, axes, s->context->rank, extent, unit).size;
-}
-
-/* Whether all ranks hold as much, however units lie. */
-static bool is_even(const sglpass_sharder *s, int64_t extent, int64_t unit, sglplan_axes axes)
-{
-    int64_t parts = sglplan_group_size(s->context->plan, axes);
-    return extent % (parts * unit) == 0;
-}
-
-/* Whether a dimension that both have split over axes is cut at the same places. */
-static bool cut_alike(const sglpass_sharder *s, sglir_id value, int dim, const sglpass_form *a, const sglpass_form *b,
-                      sglplan_axes axes)
-{
-    int64_t extent = sglir_type_of(s->from, value)->dims[dim];
-    return a->unit[dim] == b->unit[dim] ||
-           (is_even(s, extent, a->unit[dim], axes) && is_even(s, extent, b->unit[dim], axes));
-}
-
-static bool same_form(const sglpass_sharder *s, sglir_id value, const sglpass_form *a, const sglpass_form *b)
-{
-    const sglir_type *type = sglir_type_of(s->from, value);
-    if (memcmp(a->at, b->at, sizeof a->at) != 0 || a->by != b->by || (a->by != 0 && a->ring != b->ring)) return false;
-    for (int dim = 0; dim < type->rank; dim++) {
-        sglplan_axes axes = sglpass_axes_of(a, dim);
-        if (axes && !cut_alike(s, value, dim, a, b, axes)) return false;
-    }
-    return true;
-}
-
-double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpass_form *form)
-{
-    const sglir_type *type = sglir_type_of(s->from, value);
-    double bytes = (double)sglcore_dtype_bits((sgl_dtype)type->dtype) / 8;
-    for (int dim = 0; dim < type->rank; dim++)
-        bytes *= (double)sglplan_part_along(s->context->plan, sglpass_axes_of(form, dim), 0, type->dims[dim],
-                                            form->unit[dim])
-                     .size;
-    return bytes;
-}
-
-/* ---- what is there ------------------------------------------------------------------------------------------------ */
-
-void sglpass_put(sglpass_sharder *s, sglir_id value, sglir_id made, const sglpass_form *form)
-{
-    sglpass_tell(s, made, sglir_type_of(s->from, value)->dims, form, NULL);
-    if (s->to->status != SGL_OK) return;
-    sglpass_made entry = { .value = value, .made = made, .form = *form, .before = s->latest[value] };
-    sgl_status status = sglcore_vec_push(s->env, &s->made, entry);
-    if (status != SGL_OK)
-        sglir_stick(s->to, status);
-    else
-        s->latest[value] = (uint32_t)s->made.count;
-}
-
-void sglpass_forget(sglpass_sharder *s, int64_t count)
-{
-    while (s->made.count > count) {
-        const sglpass_made *last = &s->made.data[--s->made.count];
-        s->latest[last->value] = last->before;
-    }
-}
-
-const sglpass_made *sglpass_first(const sglpass_sharder *s, sglir_id value)
-{
-    const sglpass_made *first = NULL;
-    for (uint32_t at = s->latest[value]; at != 0; at = first->before) first = &s->made.data[at - 1];
-    return first;
-}
-
-static const sglpass_made *find(const sglpass_sharder *s, sglir_id value, const sglpass_form *form)
-{
-    for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
-        const sglpass_made *made = &s->made.data[at - 1];
-        if (same_form(s, value, &made->form, form)) return made;
-    }
-    return NULL;
-}
-
-/* ---- parts along another dimension -------------------------------------------------------------------------------------- */
-
-/* Axes that move from one dimension to another in one all_to_all. */
-typedef struct move {
-    sglplan_axes axes; /* 0: none */
-    int from, to;
-    bool even_to; /* whether all ranks' parts of `to` are as large; else those of `from` are */
-} move;
-
-/* Whether all of `before` come before all of `after`. */
-static bool is_slower(sglplan_axes before, sglplan_axes after)
-{
-    sglplan_axes seen = 0;
-    for (int i = 0; i < SGLPLAN_MESH_AXES; i++) {
-        sglplan_axes axis = SGLPLAN_AXIS(sglplan_mesh_order[i]);
-        if ((before & axis) && (seen & after)) return false;
-        seen |= axis;
-    }
-    return true;
-}
-
-/* Dimension `from` is cut by the axes that move last, `to` will be; one of them evenly, so that what goes to a rank, or comes
- * from it, is one range of a transposed value. */
-static move find_move(const sglpass_sharder *s, sglir_id value, const sglpass_form *have, const sglpass_form *want)
-{
-    const sglir_type *type = sglir_type_of(s->from, value);
-    for (int from = 0; from < type->rank && type->rank < SGL_MAX_RANK; from++) {
-        sglplan_axes all = sglpass_axes_of(have, from);
-        for (int to = 0; all && to < type->rank; to++) {
-            sglplan_axes axes = all & sglpass_axes_of(want, to), there = sglpass_axes_of(have, to);
-            if (to == from || !axes || !is_slower(all & ~axes, axes) || !is_slower(there, axes)) continue;
-            int64_t unit = there ? have->unit[to] : want->unit[to];
-            move m = { .axes = axes, .from = from, .to = to };
-            m.even_to = is_even(s, type->dims[to], unit, there | axes);
-            if (m.even_to || is_even(s, type->dims[from], have->unit[from], all)) return m;
-        }
-    }
-    return (move){ 0 };
-}
-
-static void apply_move(sglpass_form *form, const move *m, const sglpass_form *want)
-{
-    if (sglpass_axes_of(form, m->to) == 0) form->unit[m->to] = want->unit[m->to];
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (m->axes & SGLPLAN_AXIS(axis)) form->at[axis] = (int8_t)m->to;
-    }
-}
-
-/* ---- prices -------------------------------------------------------------------------------------------------------- */
-
-/* What is whole at no price: the value's bytes where its splits are gathered and its sums are paid. */
-static double price_from(const sglpass_sharder *s, sglir_id value, const sglpass_form *have, const sglpass_form *want)
-{
-    double price = 0;
-    sglpass_form now = *have;
-    for (move m = find_move(s, value, &now, want); m.axes; m = find_move(s, value, &now, want)) {
-        double parts = (double)sglplan_group_size(s->context->plan, m.axes);
-        price += (parts - 1) / parts * sglpass_local_bytes(s, value, &now);
-        apply_move(&now, &m, want);
-    }
-    const sglpass_form moved = now;
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        double parts = (double)sglpass_extent(s, axis);
-        if (moved.at[axis] == want->at[axis] || moved.at[axis] == SGLPASS_WHOLE) continue;
-        now.at[axis] = SGLPASS_WHOLE;
-        bool twice = moved.at[axis] == SGLPASS_PARTIAL && want->at[axis] == SGLPASS_WHOLE;
-        price += (twice ? 2 : 1) * (parts - 1) / parts * sglpass_local_bytes(s, value, &now);
-        now.at[axis] = want->at[axis];
-    }
-    return price;
-}
-
-double sglpass_price(const sglpass_sharder *s, sglir_id value, const sglpass_form *form)
-{
-    double least = 0;
-    bool any = false;
-    if (form->by != 0) {
-        if (find(s, value, form)) return 0;
-        sglpass_form own = *form;
-        own.by = 0;
-        return sglpass_price(s, value, &own) + sglpass_local_bytes(s, value, &own);
-    }
-    for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
-        if (s->made.data[at - 1].form.by != 0) continue;
-        double price = price_from(s, value, &s->made.data[at - 1].form, form);
-        if (!any || price < least) least = price;
-        any = true;
-    }
-    return least;
-}
 
 /* ---- steps -------------------------------------------------------------------------------------------------------- */
 
@@ -358,12 +166,12 @@ static void bring_two(turning *t, int first, int second, bool back)
 }
 
 /* Of the two dimensions the one with even parts is taken apart into the group's places and what is of each. */
-static void move_parts(turning *t, const move *m, const sglpass_form *want)
+static void move_parts(turning *t, const sglpass_move *m, const sglpass_form *want)
 {
     sglpass_sharder *s = t->s;
     int even = m->even_to ? m->to : m->from, other = m->even_to ? m->from : m->to;
     int64_t ranks = sglplan_group_size(s->context->plan, m->axes);
-    apply_move(&t->form, m, want);
+    sglpass_apply_move(&t->form, m, want);
     int64_t extent = sglpass_local(s, whole_extent(t, other), t->form.unit[other], sglpass_axes_of(&t->form, other));
     const sglir_named attrs[] = { SGLIR_I("axes", m->axes), SGLIR_I("to", m->even_to ? 0 : 1), SGLIR_I("ranks", ranks),
                                   SGLIR_I("extent", extent), SGLIR_I("unit", t->form.unit[other]) };
@@ -381,7 +189,7 @@ static void move_parts(turning *t, const move *m, const sglpass_form *want)
 static sglplan_axes in_the_way(const turning *t, const sglpass_form *want, int dim)
 {
     sglplan_axes have = sglpass_axes_of(&t->form, dim), wanted = sglpass_axes_of(want, dim), kept = have & wanted;
-    if (kept && !cut_alike(t->s, t->value, dim, &t->form, want, kept)) return have;
+    if (kept && !sglpass_cut_alike(t->s, t->value, dim, &t->form, want, kept)) return have;
     for (int i = 0; i < SGLPLAN_MESH_AXES; i++) {
         sglplan_axes axis = SGLPLAN_AXIS(sglplan_mesh_order[i]);
         if ((have & axis) == (wanted & axis)) continue;
@@ -467,7 +275,8 @@ static sglir_id turn(sglpass_sharder *s, sglir_id value, const sglpass_made *hav
     hand_out_some(&t, want);
     sglplan_axes owed = sglpass_axes_of(&t.form, SGLPASS_PARTIAL) & ~sglpass_axes_of(want, SGLPASS_PARTIAL);
     pay(&t, owed);
-    for (move m = find_move(s, value, &t.form, want); m.axes; m = find_move(s, value, &t.form, want))
+    for (sglpass_move m = sglpass_find_move(s, value, &t.form, want); m.axes;
+         m = sglpass_find_move(s, value, &t.form, want))
         move_parts(&t, &m, want);
     gather_some(&t, want);
     cut_some(&t, want, true);
@@ -503,13 +312,13 @@ static bool remake(sglpass_sharder *s, sglir_id value, const sglpass_form *want,
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         int8_t have = first->form.at[axis], wanted = want->at[axis];
         if (have != wanted && (have != SGLPASS_WHOLE || wanted < 0)) return false;
-        if (have == wanted && have >= 0 && !cut_alike(s, value, have, &first->form, want, SGLPLAN_AXIS(axis)))
+        if (have == wanted && have >= 0 && !sglpass_cut_alike(s, value, have, &first->form, want, SGLPLAN_AXIS(axis)))
             return false;
     }
     int64_t forms = s->forms.count;
     bool can = sglpass_choose_along(s, at->node, want, &run) && sglir_stick(s->to, sglpass_emit(s, &run)) == SGL_OK;
     s->forms.count = forms;
-    const sglpass_made *found = can ? find(s, value, want) : NULL;
+    const sglpass_made *found = can ? sglpass_find(s, value, want) : NULL;
     if (found) *made = found->made;
     return found != NULL;
 }
@@ -534,7 +343,8 @@ static sglpass_made cheapest(const sglpass_sharder *s, sglir_id value, const sgl
     for (uint32_t at = s->latest[value]; at != 0; at = s->made.data[at - 1].before) {
         const sglpass_made *other = &s->made.data[at - 1];
         if (other->form.by != 0) continue;
-        if (price_from(s, value, &other->form, form) < price_from(s, value, &best.form, form)) best = *other;
+        if (sglpass_price_from(s, value, &other->form, form) < sglpass_price_from(s, value, &best.form, form))
+            best = *other;
     }
     return best;
 }
@@ -543,7 +353,7 @@ sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *fo
 {
     sglir_id made = SGLIR_NONE;
     if (s->to->status != SGL_OK) return SGLIR_NONE;
-    const sglpass_made *found = find(s, value, form);
+    const sglpass_made *found = sglpass_find(s, value, form);
     if (found) return found->made;
     if (s->latest[value] == 0) {
         sglir_stick(s->to, sglcore_fail(s->env, SGL_INTERNAL, "shard: value %u is used before it is made", value));
