@@ -2,20 +2,21 @@
  *
  * Comes in: a VM. Goes out: requests to stop what runs on it. The first signal lets the step at hand be finished, the second
  * cuts it, a third Ctrl-C ends the process. SIGUSR1 is there because launchers hand it to every rank, where they answer the
- * other two by ending the job. Odd invariant: a signal that comes when the VM is closed finds none. */
+ * other two by ending the job. Odd invariant: a signal that comes when the VM is closed finds none; any thread may take the
+ * first and another one the second, so what they leave is atomic. */
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "dsl/command.h"
 
-static sgl_vm *volatile signalled_vm;
-static volatile sig_atomic_t last_number, count;
+static _Atomic(sgl_vm *) signalled_vm;
+static atomic_int last_number, count;
 
 static void on_signal(int number)
 {
-    last_number = number;
-    count = count + 1;
-    if (count >= 2) signal(SIGINT, SIG_DFL);
-    sgl_interrupt(signalled_vm);
+    atomic_store(&last_number, number);
+    if (atomic_fetch_add(&count, 1) >= 1) signal(SIGINT, SIG_DFL);
+    sgl_interrupt(atomic_load(&signalled_vm));
 }
 
 static void forget_vm(void *user)
@@ -36,4 +37,8 @@ void command_signals(sgl_vm *vm)
     signal(SIGPIPE, SIG_IGN); /* a reader who leaves is a write that fails */
 }
 
-int command_signal_status(void) { return 128 + (last_number ? (int)last_number : SIGINT); }
+int command_signal_status(void)
+{
+    const int number = atomic_load(&last_number);
+    return 128 + (number ? number : SIGINT);
+}

@@ -104,14 +104,13 @@ static sgl_status freeze(rank *r)
     return feed(r);
 }
 
+static sglcomm_link_ops counting; /* loop_link, but for send: set before the ranks begin */
+
 static sgl_status open_rank(rank *r)
 {
-    static sglcomm_link_ops counting;
     const sgl_config config = { .threads = 1 };
     const sglexec_comm_options options = { .timeout_s = 20 };
     sglexec_comm *comm;
-    counting = loop_link;
-    counting.send = counting_send;
     SGLCORE_TRY(sgl_open(&config, &r->vm));
     SGLCORE_TRY(sgl_session_new(r->vm, "cpu", &r->session));
     SGLCORE_TRY(sglcomm_open(&r->vm->env, &options, &counting, &comm));
@@ -130,7 +129,7 @@ static void *rank_main(void *argument)
     pthread_barrier_wait(&r->job->barrier);
     if (r->status == SGL_OK) r->status = sgl_step(r->program);
     pthread_barrier_wait(&r->job->barrier);
-    r->job->sent = atomic_load(&payload) - before; /* alike on all of them */
+    if (sgl_session_rank(r->session) == 0) r->job->sent = atomic_load(&payload) - before; /* alike on all of them */
     pthread_barrier_wait(&r->job->barrier);
     float *embed = malloc((size_t)r->job->embed_bytes);
     if (r->status == SGL_OK) r->status = sgl_state_read(r->session, "embed", embed, (size_t)r->job->embed_bytes);
@@ -149,6 +148,8 @@ static void run_job(job *j)
     j->embed_bytes = VOCAB * DIM * (int64_t)sizeof *j->embed;
     j->embed = malloc((size_t)j->embed_bytes);
     loop_world(j->ranks, 0);
+    counting = loop_link;
+    counting.send = counting_send;
     pthread_barrier_init(&j->barrier, NULL, (unsigned)j->ranks);
     for (int i = 0; i < j->ranks; i++) {
         ranks[i] = (rank){ .job = j };
