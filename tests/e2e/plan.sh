@@ -267,3 +267,8 @@ run 2 plan "$LLAMA" --machine gbps=0
 says err 'holds no number above 0'
 run 2 plan "$LLAMA" --machine speed=3
 says err 'is none of tflops=N'
+
+# Rows that no number of ranks divides: the stages are cut at the same modules on all ranks (seed 136 of scripts/fuzz-plans).
+run 0 plan "$LLAMA" --mesh pp=2,ep=5 --rank 7 --set dim=48 --set heads=6 --set seq=7 --set layers=3 --set batch=24 --set kv_heads=1 \
+    --set ffn=24 --set plan.schedule=zero-bubble
+says out 'all 10 ranks come to the end of a step, on paper'

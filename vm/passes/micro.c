@@ -45,21 +45,6 @@ static void count_uses(sglpass_micro *m)
 
 /* ---- sums paid early or late ---------------------------------------------------------------------------------- */
 
-/* Of a rank's part if all were as large: extents differ from rank to rank, and all must pay alike. What nobody said of what it is a
- * part stands between two movements of one exchange, and has the bytes of its argument. */
-static double even_bytes(const sglpass_micro *m, sglir_id value)
-{
-    const sglir_type *type = sglir_type_of(m->from, value);
-    const sglir_whole *whole = sglir_whole_of(m->from, value);
-    if (whole == NULL) return (double)sglir_bytes(type);
-    double bytes = (double)sglcore_dtype_bits((sgl_dtype)type->dtype) / 8;
-    for (int dim = 0; dim < type->rank; dim++) bytes *= (double)whole->dims[dim];
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (type->sharded[axis] >= 0 && axis != SGLIR_AXIS_MICRO) bytes /= (double)m->context->plan->mesh[axis];
-    }
-    return bytes;
-}
-
 /* Whether paying the sums of the node's arguments instead of its results' needs no more bytes. Of a cast the wider side
  * is paid, in which less is lost. Ranks exchange a sum of all micro-batches once; but each one's terms where of the sum only a part
  * is kept, so that no more is carried. */
@@ -68,12 +53,13 @@ static bool pays_before(const sglpass_micro *m, const sglir_node *node, const sg
     double before = 0, after = 0;
     for (uint32_t r = 0; r < node->out_count; r++) {
         if (m->values[node->out_first + r].local_uses > 0) return false;
-        if (m->values[node->out_first + r].whole_uses > 0) after += even_bytes(m, node->out_first + r);
+        if (m->values[node->out_first + r].whole_uses > 0)
+            after += sglpass_even_bytes(m->context->plan, m->from, node->out_first + r);
     }
     if (sglir_ops[node->op].flags & SGLIR_EXCHANGE) return node->op != SGLIR_OP_REDUCE_SCATTER;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         if (uses[i].mode == SGLPASS_USE_LOCAL && m->values[uses[i].value].whole_uses == 0)
-            before += even_bytes(m, uses[i].value);
+            before += sglpass_even_bytes(m->context->plan, m->from, uses[i].value);
     }
     if (node->op == SGLIR_OP_CAST) {
         const sglir_type *x = sglir_type_of(m->from, uses[0].value), *y = sglir_type_of(m->from, node->out_first);

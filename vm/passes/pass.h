@@ -60,6 +60,8 @@ sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list,
 /* The same with the pipeline. Where the plan sets a bound on memory, and the program does not fit, recompute and what
  * follows run again with more to spare; LIMIT: the least that could be reached is still too much. */
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out);
+/* Of a value that is split over ranks what a part has if all are as large (even.c). */
+double sglpass_even_bytes(const sglplan *plan, const sglir_graph *g, sglir_id value);
 /* All bytes of a placed graph, of all spaces. */
 int64_t sglpass_bytes(const sglir_graph *placed);
 

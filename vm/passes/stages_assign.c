@@ -318,7 +318,7 @@ typedef struct meeting {
     const sglpass_stages *s;
     const uint8_t *met;   /* per value: in it stages have met, and each makes it for itself */
     int32_t stage;        /* of the largest value that is read; FREE: none has a stage */
-    int64_t largest;      /* its bytes */
+    double largest;       /* its bytes, alike on all ranks */
     bool several, single; /* stages meet; all that has a stage is one element */
 } meeting;
 
@@ -330,9 +330,10 @@ static void meet(void *user, sglir_id value)
     m->several = m->several || m->met[value];
     if (place == SGLPASS_STAGES_FREE) return;
     m->several = m->several || (m->stage != SGLPASS_STAGES_FREE && place != m->stage);
-    m->single = m->single && sglir_elements(type) == 1;
-    if (sglir_bytes(type) < m->largest || (sglir_bytes(type) == m->largest && place < m->stage)) return;
-    m->largest = sglir_bytes(type);
+    m->single = m->single && sglir_elements(type) == 1 && !sglir_whole_of(m->s->from, value);
+    const double bytes = sglpass_even_bytes(m->s->context->plan, m->s->from, value);
+    if (bytes < m->largest || (bytes == m->largest && place < m->stage)) return;
+    m->largest = bytes;
     m->stage = place;
 }
 

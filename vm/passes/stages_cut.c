@@ -6,6 +6,7 @@
  * modules stand in the order in which the forward meets them. What stands in a loop and in no module is weighed with
  * the one before it. Odd invariant: a module weighs what its forward and its backward cost, as both stand on one stage. */
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 #include "passes/stages.h"
@@ -28,11 +29,27 @@ static const char *scope_of(const sglpass_stages *s, const sglir_node *node)
     return sglcore_string(s->from->strings, s->from->origins.data[node->origin].scope);
 }
 
-/* Arithmetic, and bytes as so much arithmetic: what matters is that neither products nor norms count nothing. */
-static double weight_of(const sglpass_stages *s, sglir_id node)
+/* By how much a part of the value would be larger if all were as large; 1: they are. */
+static double unevenness(const sglpass_stages *s, sglir_id value)
 {
-    sglplan_cost cost = sglplan_cost_of(s->from, node);
-    return cost.flops + 8 * cost.transcendentals + 8 * cost.bytes;
+    const double own = (double)sglir_bytes(sglir_type_of(s->from, value));
+    return own > 0 ? sglpass_even_bytes(s->context->plan, s->from, value) / own : 1;
+}
+
+/* Arithmetic, and bytes as so much arithmetic: what matters is that neither products nor norms count nothing. Ranks whose parts are
+ * uneven must cut alike: their own work is scaled to that of even parts, and rounded, so that all come to the same. */
+static double weight_of(const sglpass_stages *s, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(s->from, id);
+    const sglplan_cost cost = sglplan_cost_of(s->from, id);
+    const double weight = cost.flops + 8 * cost.transcendentals + 8 * cost.bytes;
+    double scale = 1;
+    for (uint32_t r = 0; r < node->out_count && scale == 1; r++) scale = unevenness(s, node->out_first + r);
+    for (uint32_t i = 0; i < node->arg_count && scale == 1; i++) scale = unevenness(s, sglir_arg(s->from, node, i));
+    if (scale == 1 || weight == 0) return weight;
+    int exponent;
+    const double digits = round(frexp(weight * scale, &exponent) * 64);
+    return ldexp(digits, exponent);
 }
 
 typedef struct modules {
