@@ -1,0 +1,169 @@
+/* cuda.h -- what the files of the CUDA backend share: the device, a prepared command, how a kernel is launched.
+ *
+ * The backend is a module of its own, libsgl_cuda.so, which carries what it needs of core/, ir/ and exec/. The driver and the
+ * libraries of the toolkit are opened by name when a device opens (library.c), so that a machine that has none of them gets a
+ * message and not a failure of the loader. prepare turns each instruction of a program into a command: kernels one after
+ * another over places in memory, or a call of a library. Two kinds of kernels: those of kernels/<name>.cu, compiled when the module is
+ * built and loaded when a device opens, and those that emit.c prints for fused regions, compiled by NVRTC when a program is
+ * prepared.
+ *
+ * Odd invariant: nothing that a command computes depends on the device: grids may, the order of a sum never does. */
+#ifndef SGLCUDA_CUDA_H
+#define SGLCUDA_CUDA_H
+
+#include <cuda.h>
+
+#include "backend/cuda/library.h"
+#include "exec/device.h"
+
+struct sglexec_device {
+    sglcore_env *env;
+    const sglcuda_driver *driver; /* opened once in a process, and kept */
+    CUdevice device;
+    CUcontext context; /* the primary one, retained */
+    CUstream stream;   /* on which everything is launched, in order */
+    CUmodule kernels;  /* kernels/<name>.cu */
+    int major, minor;  /* compute capability */
+    int processors;    /* streaming multiprocessors */
+    int64_t memory;    /* bytes of the device */
+    double peak_flops; /* 0: not measured yet */
+    struct sglcuda_blas *blas; /* dot.c; NULL until a product is prepared */
+};
+
+/* A function of the device. Of an emitted kernel `handle` is set when the whole program is compiled, before any launch. */
+typedef struct sglcuda_function {
+    CUfunction handle;
+} sglcuda_function;
+
+/* Where a kernel's pointer points: bytes from the beginning of a space. */
+typedef struct sglcuda_place {
+    int space; /* sglir_space */
+    int64_t offset;
+} sglcuda_place;
+
+typedef struct sglcuda_grid {
+    unsigned blocks[3], threads[3];
+    unsigned shared; /* bytes of dynamic shared memory */
+} sglcuda_grid;
+
+/* One launch of a kernel, which takes `place_count` pointers and then one struct of values (or nothing). */
+typedef struct sglcuda_step {
+    const sglcuda_function *function;
+    sglcuda_grid grid;
+    const sglcuda_place *places;
+    int place_count;
+    size_t argument_bytes;
+    char *arguments; /* the pointers, written at each launch, then the values */
+} sglcuda_step;
+
+typedef struct sglcuda_launch {
+    sglexec_device *device;
+    void *const *spaces;
+    CUstream stream;
+} sglcuda_launch;
+
+typedef struct sglcuda_command {
+    sgl_status (*run)(const sglcuda_launch *launch, const void *plan);
+    const void *plan;
+} sglcuda_command;
+
+typedef struct sglcuda_prepare {
+    sglcore_env *env;
+    sglcore_arena *arena; /* of the prepared program: plans live there */
+    sglexec_device *device;
+    const sglexec_program *program;
+    struct sglcuda_sources *sources; /* compile.c: what is to be compiled for this program */
+} sglcuda_prepare;
+
+typedef sgl_status (*sglcuda_prepare_fn)(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+
+static inline const sglexec_operand *sglcuda_operand(const sglexec_program *program, const sglexec_instruction *i,
+                                                     uint32_t number)
+{
+    return &program->operands.data[i->operand_first + number];
+}
+static inline sglcuda_place sglcuda_place_of(const sglexec_operand *operand)
+{
+    return (sglcuda_place){ .space = operand->space, .offset = operand->offset };
+}
+/* Byte `at` of the instruction's workspace. */
+static inline sglcuda_place sglcuda_work_place(const sglexec_instruction *i, int64_t at)
+{
+    return (sglcuda_place){ .space = SGLIR_SPACE_ARENA, .offset = i->work_offset + at };
+}
+static inline CUdeviceptr sglcuda_at(const sglcuda_launch *launch, sglcuda_place place)
+{
+    return (CUdeviceptr)(uintptr_t)launch->spaces[place.space] + (CUdeviceptr)place.offset;
+}
+static inline int64_t sglcuda_elements(const sglexec_operand *operand)
+{
+    int64_t count = 1;
+    for (int d = 0; d < operand->rank; d++) count *= operand->dims[d];
+    return count;
+}
+static inline int64_t sglcuda_bytes(const sglexec_operand *operand)
+{
+    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, sglcuda_elements(operand));
+}
+static inline int64_t sglcuda_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t sglcuda_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t sglcuda_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t sglcuda_round_up(int64_t a, int64_t unit) { return sglcuda_ceil_div(a, unit) * unit; }
+
+/* A zeroed plan in the prepared program's arena, NULL when memory is out. */
+static inline void *sglcuda_plan_alloc(sglcuda_prepare *p, int64_t count, int64_t size)
+{
+    return sglcore_arena_alloc(p->arena, (size_t)(sglcuda_max(count, 1) * size));
+}
+
+/* ---- commands that are kernels one after another (steps.c) ---- */
+/* Appends a launch to a command that is empty or made of such. Places and values are copied. values: as the kernel's last parameter,
+ * aligned to 8 bytes; NULL and 0: none. A grid without blocks is a launch of nothing. */
+sgl_status sglcuda_add_step(sglcuda_prepare *p, sglcuda_command *command, const sglcuda_function *function,
+                            sglcuda_grid grid, const sglcuda_place *places, int place_count, const void *values,
+                            size_t value_bytes);
+/* Appends a fill of `bytes` with zeros. */
+sgl_status sglcuda_add_zeros(sglcuda_prepare *p, sglcuda_command *command, sglcuda_place place, int64_t bytes);
+/* Appends a copy of bytes; what does not move is no launch. The two do not overlap otherwise. */
+sgl_status sglcuda_add_copy(sglcuda_prepare *p, sglcuda_command *command, sglcuda_place to, sglcuda_place from,
+                            int64_t bytes);
+
+/* ---- functions of kernels ---- */
+/* A kernel of kernels/<name>.cu, by its name there (extern "C"). INTERNAL when there is none. (device.c) */
+sgl_status sglcuda_builtin(sglcuda_prepare *p, const char *name, const sglcuda_function **function);
+/* Function `entry` of a source text that is compiled with all the others when the program's instructions have been seen. Equal
+ * texts are compiled once. (compile.c) */
+sgl_status sglcuda_source(sglcuda_prepare *p, const char *text, const char *entry, const sglcuda_function **function);
+
+/* ---- messages ---- */
+/* SGL_OK for CUDA_SUCCESS; else OUT_OF_MEMORY or DEVICE's status with what was done and the driver's words. (library.c) */
+sgl_status sglcuda_check(sglcore_env *env, const sglcuda_driver *driver, CUresult result, const char *what);
+
+/* ---- the families of commands ---- */
+sgl_status sglcuda_prepare_fused(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* fused.c */
+sgl_status sglcuda_prepare_single(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_dot(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* dot.c */
+sgl_status sglcuda_prepare_concat(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* move.c */
+sgl_status sglcuda_prepare_pad(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_pack(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_unpack(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_copy(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_dynamic(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_gather(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* gather.c */
+sgl_status sglcuda_prepare_scatter(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+/* recurrence, cumulative_sum, argmax, argmin, take_along, add_along; reduce_prod */
+sgl_status sglcuda_prepare_along(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* along.c */
+sgl_status sglcuda_prepare_prod(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_sort(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* sort.c */
+sgl_status sglcuda_prepare_windows(sglcuda_prepare *p, const sglexec_instruction *i,
+                                   sglcuda_command *command); /* windows.c */
+
+/* Workspace in bytes, from the graph's node alone; each family's plan asks for no more. */
+int64_t sglcuda_fused_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_single_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_dot_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_sort_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_scatter_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_along_workspace(const sglir_graph *g, const sglir_node *node);
+
+#endif
