@@ -1,10 +1,8 @@
 # The module libsgl_mpi.so: built where MPI's headers and library are, left out with a note where they are not. It stands at the
-# top of the build folder and is installed beside libsgl.so; collectives/module.c looks for it there.
+# top of the build folder and is installed beside libsgl.so; vm/core/module.c looks for it there.
 # Out: SGL_HAVE_MPI, SGL_MPI_INCLUDES, SGL_MPI_LIBRARY (tests/bench).
 # Odd invariant: the module sees collectives/link.h and MPI, and links with nothing of sgl.
 
-set_source_files_properties(collectives/module.c PROPERTIES
-  COMPILE_DEFINITIONS SGL_MODULE_FOLDER="${CMAKE_INSTALL_LIBDIR}")
 # Sums over buffers are loops that must be vectorised in every build, as those of cmake/isa.cmake.
 set_source_files_properties(collectives/reduce.c PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
 

@@ -10,7 +10,24 @@
 #include "core/knob.h"
 #include "wire.h"
 
-static const sglexec_device_ops *const devices[] = { &sglexec_device_cpu, &sglexec_device_null };
+static sgl_status cpu(sglcore_env *env, const sglexec_device_ops **ops)
+{
+    (void)env;
+    *ops = &sglexec_device_cpu;
+    return SGL_OK;
+}
+
+static sgl_status null(sglcore_env *env, const sglexec_device_ops **ops)
+{
+    (void)env;
+    *ops = &sglexec_device_null;
+    return SGL_OK;
+}
+
+static const struct {
+    const char *name;
+    sgl_status (*find)(sglcore_env *env, const sglexec_device_ops **ops);
+} devices[] = { { "cpu", cpu }, { "cuda", sglbackend_cuda }, { "null", null } };
 static const sglexec_comm_ops *const transports[] = { &sglexec_comm_self, &sglexec_comm_mpi };
 enum { DEVICES = sizeof devices / sizeof devices[0], TRANSPORTS = sizeof transports / sizeof transports[0] };
 
@@ -32,16 +49,14 @@ static int find(sglcore_env *env, const char *what, const char *name, const char
     return -1;
 }
 
-const sglexec_device_ops *sglwire_device(int index) { return index >= 0 && index < DEVICES ? devices[index] : NULL; }
+const char *sglwire_device(int index) { return index >= 0 && index < DEVICES ? devices[index].name : NULL; }
 
 sgl_status sglwire_device_find(sglcore_env *env, const char *name, const sglexec_device_ops **ops)
 {
     const char *names[DEVICES];
-    for (int i = 0; i < DEVICES; i++) names[i] = devices[i]->name;
+    for (int i = 0; i < DEVICES; i++) names[i] = devices[i].name;
     const int found = find(env, "device", name, names, DEVICES);
-    if (found < 0) return SGL_NOT_FOUND;
-    *ops = devices[found];
-    return SGL_OK;
+    return found < 0 ? SGL_NOT_FOUND : devices[found].find(env, ops);
 }
 
 const sglexec_comm_ops *sglwire_transport(int index)

@@ -7,9 +7,10 @@
 #include "exec/comm.h"
 #include "exec/device.h"
 
-/* The devices in order, the usual one first; NULL past the end. */
-const sglexec_device_ops *sglwire_device(int index);
-/* NOT_FOUND names those that there are, and the nearest one. */
+/* The names of the devices in order, the usual one first; NULL past the end. */
+const char *sglwire_device(int index);
+/* NOT_FOUND names those that there are, and the nearest one. Of a device that is a module, the module is opened here: NOT_FOUND
+ * where there is none, UNSUPPORTED where it cannot be opened. */
 sgl_status sglwire_device_find(sglcore_env *env, const char *name, const sglexec_device_ops **ops);
 
 /* The transports in order; NULL past the end. */

@@ -20,14 +20,18 @@ struct sglexec_device {
     sglcore_env *env;
     const sglcuda_driver *driver; /* opened once in a process, and kept */
     CUdevice device;
-    CUcontext context; /* the primary one, retained */
-    CUstream stream;   /* on which everything is launched, in order */
-    CUmodule kernels;  /* kernels/<name>.cu */
-    int major, minor;  /* compute capability */
-    int processors;    /* streaming multiprocessors */
-    int64_t memory;    /* bytes of the device */
-    double peak_flops; /* 0: not measured yet */
-    struct sglcuda_blas *blas; /* dot.c; NULL until a product is prepared */
+    CUcontext context;                 /* the primary one, retained */
+    CUstream stream;                   /* on which everything is launched, in order */
+    struct sglcuda_builtins *builtins; /* builtin.c: kernels/<name>.cu */
+    struct sglcuda_staging *staging;   /* memory.c: pinned, for what is written */
+    int number, count;                 /* which of the GPUs that there are */
+    int major, minor;                  /* compute capability */
+    int processors;                    /* streaming multiprocessors */
+    int64_t memory;                    /* bytes of the device */
+    int threads;                       /* for compiling */
+    bool waits;                        /* SGL_CUDA_WAIT: each launch is waited for */
+    double peak_flops;                 /* 0: not measured yet */
+    struct sglcuda_blas *blas;         /* dot.c; NULL until a product is prepared */
 };
 
 /* A function of the device. Of an emitted kernel `handle` is set when the whole program is compiled, before any launch. */
@@ -72,7 +76,8 @@ typedef struct sglcuda_prepare {
     sglcore_arena *arena; /* of the prepared program: plans live there */
     sglexec_device *device;
     const sglexec_program *program;
-    struct sglcuda_sources *sources; /* compile.c: what is to be compiled for this program */
+    struct sglcuda_sources *sources;        /* compile.c: what is to be compiled for this program */
+    const sglexec_instruction *instruction; /* the one that is being prepared */
 } sglcuda_prepare;
 
 typedef sgl_status (*sglcuda_prepare_fn)(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
@@ -128,33 +133,71 @@ sgl_status sglcuda_add_zeros(sglcuda_prepare *p, sglcuda_command *command, sglcu
 sgl_status sglcuda_add_copy(sglcuda_prepare *p, sglcuda_command *command, sglcuda_place to, sglcuda_place from,
                             int64_t bytes);
 
+/* Settles what a launch needs of its functions, once they all have handles. */
+sgl_status sglcuda_ready_steps(sglcuda_prepare *p, const sglcuda_command *command);
+
 /* ---- functions of kernels ---- */
-/* A kernel of kernels/<name>.cu, by its name there (extern "C"). INTERNAL when there is none. (device.c) */
+/* A kernel of kernels/<name>.cu, by its name there (extern "C"). INTERNAL when there is none. (builtin.c) */
 sgl_status sglcuda_builtin(sglcuda_prepare *p, const char *name, const sglcuda_function **function);
 /* Function `entry` of a source text that is compiled with all the others when the program's instructions have been seen. Equal
  * texts are compiled once. (compile.c) */
 sgl_status sglcuda_source(sglcuda_prepare *p, const char *text, const char *entry, const sglcuda_function **function);
 
+/* Loads no kernel yet; the device's context is current. (builtin.c) */
+sgl_status sglcuda_open_builtins(sglexec_device *device);
+void sglcuda_close_builtins(sglexec_device *device);
+/* Empty sources; their end, with all that was made of them; and in between: every text becomes a function, by NVRTC on up to
+ * `threads` threads, or from the cache. (compile.c) */
+sgl_status sglcuda_new_sources(sglexec_device *device, struct sglcuda_sources **sources);
+void sglcuda_free_sources(struct sglcuda_sources *sources);
+sgl_status sglcuda_compile_sources(sglcuda_prepare *p);
+
+/* ---- the device ---- */
+extern const sglexec_device_ops sglcuda_ops; /* device.c: the table itself */
+/* Makes the device's context the thread's. */
+sgl_status sglcuda_enter(sglexec_device *device);
+/* Waits for all that was launched, and tells what went wrong meanwhile. */
+sgl_status sglcuda_wait(sglexec_device *device);
+/* The port's functions over memory (memory.c). */
+sgl_status sglcuda_alloc(sglexec_device *device, int64_t bytes, void **block);
+void sglcuda_free(sglexec_device *device, void *block, int64_t bytes);
+sgl_status sglcuda_write(sglexec_device *device, void *block, int64_t offset, const void *host, int64_t bytes);
+sgl_status sglcuda_read(sglexec_device *device, const void *block, int64_t offset, void *host, int64_t bytes);
+sgl_status sglcuda_copy(sglexec_device *device, void *to, const void *from, int64_t bytes);
+sgl_status sglcuda_open_staging(sglexec_device *device);
+void sglcuda_close_staging(sglexec_device *device);
+/* Lines about the GPU for `sgl doctor`. */
+sgl_status sglcuda_describe(sglexec_device *device, sglcore_text *text);    /* describe.c */
+sgl_status sglcuda_peak_flops(sglexec_device *device, double *flops_per_s); /* peak.c */
+
 /* ---- messages ---- */
+/* Puts "file:line: " of an instruction that has a line before the message. (device.c) */
+sgl_status sglcuda_fail_in(sglcore_env *env, sgl_status status, const sglexec_program *program,
+                           const sglexec_instruction *i);
 /* SGL_OK for CUDA_SUCCESS; else OUT_OF_MEMORY or DEVICE's status with what was done and the driver's words. (library.c) */
 sgl_status sglcuda_check(sglcore_env *env, const sglcuda_driver *driver, CUresult result, const char *what);
 
 /* ---- the families of commands ---- */
-sgl_status sglcuda_prepare_fused(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* fused.c */
+sgl_status sglcuda_prepare_fused(sglcuda_prepare *p, const sglexec_instruction *i,
+                                 sglcuda_command *command); /* fused.c */
 sgl_status sglcuda_prepare_single(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 sgl_status sglcuda_prepare_dot(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* dot.c */
-sgl_status sglcuda_prepare_concat(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* move.c */
+sgl_status sglcuda_prepare_concat(sglcuda_prepare *p, const sglexec_instruction *i,
+                                  sglcuda_command *command); /* move.c */
 sgl_status sglcuda_prepare_pad(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 sgl_status sglcuda_prepare_pack(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 sgl_status sglcuda_prepare_unpack(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 sgl_status sglcuda_prepare_copy(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 sgl_status sglcuda_prepare_dynamic(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
-sgl_status sglcuda_prepare_gather(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* gather.c */
+sgl_status sglcuda_prepare_gather(sglcuda_prepare *p, const sglexec_instruction *i,
+                                  sglcuda_command *command); /* gather.c */
 sgl_status sglcuda_prepare_scatter(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 /* recurrence, cumulative_sum, argmax, argmin, take_along, add_along; reduce_prod */
-sgl_status sglcuda_prepare_along(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* along.c */
+sgl_status sglcuda_prepare_along(sglcuda_prepare *p, const sglexec_instruction *i,
+                                 sglcuda_command *command); /* along.c */
 sgl_status sglcuda_prepare_prod(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
-sgl_status sglcuda_prepare_sort(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* sort.c */
+sgl_status sglcuda_prepare_sort(sglcuda_prepare *p, const sglexec_instruction *i,
+                                sglcuda_command *command); /* sort.c */
 sgl_status sglcuda_prepare_windows(sglcuda_prepare *p, const sglexec_instruction *i,
                                    sglcuda_command *command); /* windows.c */
 

@@ -59,6 +59,15 @@
     X(cuGraphDestroy)                                                                                                  \
     X(cuGraphExecDestroy)
 
+/* The toolkit's release as its libraries are named by it. */
+#if CUDA_VERSION >= 13000 && CUDA_VERSION < 14000
+#define SGLCUDA_RELEASE "13"
+#elif CUDA_VERSION >= 12000 && CUDA_VERSION < 13000
+#define SGLCUDA_RELEASE "12"
+#else
+#error "the CUDA backend knows CUDA 12 and 13"
+#endif
+
 #define SGLCUDA_MEMBER(name) __typeof__(name) *name;
 typedef struct sglcuda_driver {
     SGLCUDA_DRIVER_MAP(SGLCUDA_MEMBER)
@@ -66,10 +75,11 @@ typedef struct sglcuda_driver {
 
 /* UNSUPPORTED with what is missing: the library, a function of it (the driver is too old), a device. */
 sgl_status sglcuda_driver_open(sglcore_env *env, const sglcuda_driver **driver);
-/* A library of the toolkit by its name with a version ("libnvrtc.so.13"): where the loader looks, in SGL_CUDA_LIBRARIES, in the
+/* A library of the toolkit by its name with a version ("libnvrtc.so.13"): in SGL_CUDA_LIBRARIES; else where the loader looks, in the
  * toolkit that the module was built with, in /usr/local/cuda. NULL handles are never returned with SGL_OK. `needed`: for what, in the message. */
 sgl_status sglcuda_library_open(sglcore_env *env, const char *name, const char *needed, void **handle);
 /* A function of it, or UNSUPPORTED: the library is of another version. */
-sgl_status sglcuda_library_function(sglcore_env *env, void *handle, const char *library, const char *name, void **function);
+sgl_status sglcuda_library_function(sglcore_env *env, void *handle, const char *library, const char *name,
+                                    void **function);
 
 #endif

@@ -251,14 +251,16 @@ static void test_devices_by_name(void **state)
     fault_heap heap = { 0 };
     sglcore_env env = fault_env(&heap);
     const sglexec_device_ops *ops = NULL;
-    assert_string_equal(sglwire_device(0)->name, "cpu");
+    assert_string_equal(sglwire_device(0), "cpu");
     for (int i = 0; sglwire_device(i); i++) {
-        assert_int_equal(sglwire_device_find(&env, sglwire_device(i)->name, &ops), SGL_OK);
-        assert_ptr_equal(ops, sglwire_device(i));
+        if (strcmp(sglwire_device(i), "cuda") == 0) continue; /* a module: test_module.c */
+        assert_int_equal(sglwire_device_find(&env, sglwire_device(i), &ops), SGL_OK);
+        assert_string_equal(ops->name, sglwire_device(i));
     }
     assert_null(sglwire_device(-1));
     assert_int_equal(sglwire_device_find(&env, "cpuu", &ops), SGL_NOT_FOUND);
-    assert_string_equal(env.message, "there is no device 'cpuu'; this build has cpu and null; did you mean 'cpu'?");
+    assert_string_equal(env.message,
+                        "there is no device 'cpuu'; this build has cpu, cuda and null; did you mean 'cpu'?");
 }
 
 int main(void)

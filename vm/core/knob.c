@@ -3,6 +3,7 @@
  * In: the table of knob.h and the process's environment, read anew at each question. Out: texts, numbers, membership in
  * lists. A variable that is set but empty counts as not set. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,4 +75,32 @@ void sglcore_launched(int64_t *rank, int64_t *ranks)
         *ranks = number_of(rows[i].ranks, 1, 0);
         return;
     }
+}
+
+int64_t sglcore_launched_here(void)
+{
+    static const char *const variables[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID" };
+    int64_t rank, ranks;
+    sglcore_launched(&rank, &ranks);
+    if (!sglcore_launcher()) return 0;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const int64_t here = number_of(variables[i], 0, -1);
+        if (here >= 0) return here;
+    }
+    return rank;
+}
+
+bool sglcore_cache_folder(char *path, size_t room)
+{
+    const char *asked = sglcore_knob_text(SGLCORE_KNOB_CACHE), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    int length = 0;
+    if (strcmp(asked, "off") == 0) return false;
+    if (asked[0] != '\0')
+        length = snprintf(path, room, "%s", asked);
+    else if (cache && cache[0] == '/')
+        length = snprintf(path, room, "%s/sgl", cache);
+    else if (home && home[0] == '/')
+        length = snprintf(path, room, "%s/.cache/sgl", home);
+    return length > 0 && (size_t)length < room;
 }

@@ -16,6 +16,11 @@
       "of exchanges: self, mpi; empty: mpi where a launcher started the process, else self")                           \
     X(MODULES, "SGL_MODULES", "", "folder of modules such as libsgl_mpi.so; empty: beside the library")                \
     X(NET, "SGL_NET", "", "'latency_us=50,gbps=1': hold messages back as such a link would, to measure overlap")       \
+    X(CUDA_DEVICE, "SGL_CUDA_DEVICE", "",                                                                              \
+      "number of the GPU to use; empty: each rank of a machine takes the next one")                                    \
+    X(CUDA_LIBRARIES, "SGL_CUDA_LIBRARIES", "", "folder of the CUDA toolkit's libraries such as libnvrtc.so.13")       \
+    X(CUDA_WAIT, "SGL_CUDA_WAIT", "0", "1 waits after each instruction, so that an error of the GPU names its line")   \
+    X(CACHE, "SGL_CACHE", "", "folder of compiled kernels, 'off': none; empty: sgl/ in XDG_CACHE_HOME or ~/.cache")    \
     X(LOG, "SGL_LOG", "info", "least level that the sgl command prints: error, warning, info (print of scripts), debug")
 
 typedef enum sglcore_knob {
@@ -35,6 +40,11 @@ bool sglcore_knob_lists(sglcore_knob knob, const char *word);
 const char *sglcore_launcher(void);
 /* What that launcher says of this process: its rank, and how many there are (0: it does not say). 0 and 1 without one. */
 void sglcore_launched(int64_t *rank, int64_t *ranks);
+/* Which of the ranks of this machine it is; where the launcher does not say, its rank among all. */
+int64_t sglcore_launched_here(void);
+
+/* The folder of what may be thrown away at any time, by SGL_CACHE; false: there is none. It need not exist. */
+bool sglcore_cache_folder(char *path, size_t room);
 
 typedef struct sglcore_knob_row {
     const char *variable, *otherwise, *text;

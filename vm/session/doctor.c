@@ -6,11 +6,12 @@
 #include "session/session.h"
 #include "wire.h"
 
-static sgl_status describe_device(sglcore_env *env, int threads, const sglexec_device_ops *ops, sglcore_text *text)
+static sgl_status describe_device(sglcore_env *env, int threads, const char *name, sglcore_text *text)
 {
+    const sglexec_device_ops *ops;
     sglexec_device *device = NULL;
-    SGLCORE_TRY(sglcore_text_add(env, text, "device %s\n", ops->name));
-    if (ops->open(env, threads, &device) != SGL_OK)
+    SGLCORE_TRY(sglcore_text_add(env, text, "device %s\n", name));
+    if (sglwire_device_find(env, name, &ops) != SGL_OK || ops->open(env, threads, &device) != SGL_OK)
         return sglcore_text_add(env, text, "  cannot be opened: %s\n", env->message);
     sgl_status status = ops->describe(device, text);
     ops->close(device);
@@ -28,7 +29,7 @@ static sgl_status describe_knobs(sglcore_env *env, sglcore_text *text)
     SGLCORE_TRY(sglcore_text_add(env, text, "knobs (environment variables)\n"));
     for (int i = 0; i < SGLCORE_KNOB_COUNT; i++) {
         const sglcore_knob_row *row = &sglcore_knob_rows[i];
-        SGLCORE_TRY(sglcore_text_add(env, text, "  %-14s = '%s' (default '%s'): %s\n", row->variable,
+        SGLCORE_TRY(sglcore_text_add(env, text, "  %-18s = '%s' (default '%s'): %s\n", row->variable,
                                      sglcore_knob_text((sglcore_knob)i), row->otherwise, row->text));
     }
     return SGL_OK;
@@ -39,7 +40,7 @@ sgl_status sgl_doctor(sgl_vm *vm, sgl_write_fn write, void *user)
     SGLSESSION_NEEDS(vm && write, vm, "vm or write is NULL");
     sglcore_text text = { 0 };
     sgl_status status = sglcore_text_add(&vm->env, &text, "sgl %s\n", sgl_version());
-    const sglexec_device_ops *device;
+    const char *device;
     for (int i = 0; status == SGL_OK && (device = sglwire_device(i)) != NULL; i++)
         status = describe_device(&vm->env, vm->threads, device, &text);
     const sglexec_comm_ops *transport;

@@ -17,7 +17,7 @@ sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session
     SGLSESSION_NEEDS(vm && session, vm, "vm or session is NULL");
     *session = NULL;
     const sglexec_device_ops *ops = NULL;
-    SGLCORE_TRY(sglwire_device_find(&vm->env, device ? device : sglwire_device(0)->name, &ops));
+    SGLCORE_TRY(sglwire_device_find(&vm->env, device ? device : sglwire_device(0), &ops));
     sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->vm = vm;

@@ -1,0 +1,295 @@
+/* device.c -- an NVIDIA GPU as a device: the table of its functions, programs made ready, instructions launched.
+ *
+ * In: programs and addresses. Out: results, in the order of one stream. prepare turns every instruction into a command
+ * (cuda.h) by the table of families below, then compiles what they asked for; launch calls one. Odd invariant: a session may
+ * call from any thread, so each function of the table makes the device's context current before it calls the driver. */
+#include "backend/backend.h"
+#include "backend/cuda/cuda.h"
+#include "core/knob.h"
+#include "core/module.h"
+
+enum { LEAST_MAJOR = 8 }; /* compute capability: bf16, asynchronous copies to shared memory */
+
+/* ---- open and close --------------------------------------------------------------------------------------------- */
+
+sgl_status sglcuda_enter(sglexec_device *device)
+{
+    return sglcuda_check(device->env, device->driver, device->driver->cuCtxSetCurrent(device->context),
+                         "entering the GPU's context");
+}
+
+/* An error of a kernel is met here, or in any later call, and stays. */
+sgl_status sglcuda_wait(sglexec_device *device)
+{
+    const CUresult result = device->driver->cuStreamSynchronize(device->stream);
+    return sglcuda_check(device->env, device->driver, result,
+                         device->waits ? "waiting for the GPU"
+                                       : "waiting for the GPU (SGL_CUDA_WAIT=1 names the instruction that failed)");
+}
+
+/* SGL_CUDA_DEVICE; else the ranks of a machine take its GPUs in turn. */
+static sgl_status choose_number(sglexec_device *device)
+{
+    const sglcuda_driver *driver = device->driver;
+    const bool asked = sglcore_knob_text(SGLCORE_KNOB_CUDA_DEVICE)[0] != '\0';
+    const int64_t number = asked ? sglcore_knob_int(SGLCORE_KNOB_CUDA_DEVICE) : sglcore_launched_here();
+    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuDeviceGetCount(&device->count), "counting GPUs"));
+    if (device->count == 0) return sglcore_fail(device->env, SGL_UNSUPPORTED, "device cuda: the driver sees no GPU");
+    if (asked && (number < 0 || number >= device->count))
+        return sglcore_fail(device->env, SGL_UNSUPPORTED,
+                            "device cuda: SGL_CUDA_DEVICE is %s, and there are %d GPUs: 0 to %d",
+                            sglcore_knob_text(SGLCORE_KNOB_CUDA_DEVICE), device->count, device->count - 1);
+    device->number = (int)(number % device->count);
+    return sglcuda_check(device->env, driver, driver->cuDeviceGet(&device->device, device->number), "choosing a GPU");
+}
+
+static sgl_status ask(sglexec_device *device, CUdevice_attribute attribute, int *value)
+{
+    return sglcuda_check(device->env, device->driver,
+                         device->driver->cuDeviceGetAttribute(value, attribute, device->device), "asking the GPU");
+}
+
+static sgl_status ask_device(sglexec_device *device)
+{
+    const sglcuda_driver *driver = device->driver;
+    size_t bytes = 0;
+    SGLCORE_TRY(ask(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device->major));
+    SGLCORE_TRY(ask(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor));
+    SGLCORE_TRY(ask(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->processors));
+    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuDeviceTotalMem(&bytes, device->device), "asking the GPU"));
+    device->memory = (int64_t)bytes;
+    if (device->major >= LEAST_MAJOR) return SGL_OK;
+    return sglcore_fail(device->env, SGL_UNSUPPORTED,
+                        "device cuda: GPU %d is of compute capability %d.%d, and what there is of sgl needs %d.0",
+                        device->number, device->major, device->minor, LEAST_MAJOR);
+}
+
+static void cuda_close(sglexec_device *device)
+{
+    if (!device) return;
+    const sglcuda_driver *driver = device->driver;
+    if (device->context) {
+        (void)driver->cuCtxSetCurrent(device->context);
+        if (device->stream) (void)driver->cuStreamSynchronize(device->stream);
+        sglcuda_close_builtins(device);
+        sglcuda_close_staging(device);
+        if (device->stream) (void)driver->cuStreamDestroy(device->stream);
+        (void)driver->cuCtxSetCurrent(NULL);
+        (void)driver->cuDevicePrimaryCtxRelease(device->device);
+    }
+    sglcore_free(device->env, device, sizeof *device);
+}
+
+static sgl_status open_context(sglexec_device *device)
+{
+    const sglcuda_driver *driver = device->driver;
+    sglcore_env *env = device->env;
+    SGLCORE_TRY(sglcuda_check(env, driver, driver->cuDevicePrimaryCtxRetain(&device->context, device->device),
+                              "making a context of the GPU"));
+    SGLCORE_TRY(sglcuda_enter(device));
+    SGLCORE_TRY(
+        sglcuda_check(env, driver, driver->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+    SGLCORE_TRY(sglcuda_open_staging(device));
+    return sglcuda_open_builtins(device);
+}
+
+static sgl_status cuda_open(sglcore_env *env, int threads, sglexec_device **result)
+{
+    const sglcuda_driver *driver;
+    *result = NULL;
+    SGLCORE_TRY(sglcuda_driver_open(env, &driver));
+    sglexec_device *device = sglcore_alloc_zero(env, sizeof *device);
+    if (!device) return SGL_OUT_OF_MEMORY;
+    device->env = env;
+    device->driver = driver;
+    device->threads = threads;
+    device->waits = sglcore_knob_int(SGLCORE_KNOB_CUDA_WAIT) != 0;
+    sgl_status status = choose_number(device);
+    if (status == SGL_OK) status = ask_device(device);
+    if (status == SGL_OK) status = open_context(device);
+    if (status != SGL_OK) {
+        cuda_close(device);
+        return status;
+    }
+    *result = device;
+    return SGL_OK;
+}
+
+/* ---- families of ops --------------------------------------------------------------------------------------------- */
+
+static bool cuda_native(sglir_op op)
+{
+    switch (op) {
+    case SGLIR_OP_SILU:
+    case SGLIR_OP_SILU_GRAD:
+    case SGLIR_OP_GELU:
+    case SGLIR_OP_GELU_GRAD: return true;
+    default: return false;
+    }
+}
+
+static int64_t cuda_workspace(const sglir_graph *g, sglir_id id)
+{
+    const sglir_node *node = sglir_node_at(g, id);
+    switch (node->op) {
+    case SGLIR_OP_FUSED: return sglcuda_fused_workspace(g, node);
+    case SGLIR_OP_DOT: return sglcuda_dot_workspace(g, node);
+    case SGLIR_OP_SCATTER_ADD: return sglcuda_scatter_workspace(g, node);
+    case SGLIR_OP_SORT: return sglcuda_sort_workspace(g, node);
+    case SGLIR_OP_RECURRENCE:
+    case SGLIR_OP_CUMULATIVE_SUM:
+    case SGLIR_OP_ARGMAX:
+    case SGLIR_OP_ARGMIN:
+    case SGLIR_OP_TAKE_ALONG:
+    case SGLIR_OP_ADD_ALONG:
+    case SGLIR_OP_REDUCE_PROD: return sglcuda_along_workspace(g, node);
+    default: return sglcuda_single_workspace(g, node);
+    }
+}
+
+/* NULL: no instruction of this device. */
+static sglcuda_prepare_fn family_of(sglir_op op)
+{
+    switch (op) {
+    case SGLIR_OP_FUSED: return sglcuda_prepare_fused;
+    case SGLIR_OP_CONCAT: return sglcuda_prepare_concat;
+    case SGLIR_OP_PAD: return sglcuda_prepare_pad;
+    case SGLIR_OP_PACK: return sglcuda_prepare_pack;
+    case SGLIR_OP_UNPACK: return sglcuda_prepare_unpack;
+    case SGLIR_OP_COPY: return sglcuda_prepare_copy;
+    case SGLIR_OP_DYNAMIC_SLICE:
+    case SGLIR_OP_DYNAMIC_UPDATE: return sglcuda_prepare_dynamic;
+    case SGLIR_OP_GATHER: return sglcuda_prepare_gather;
+    case SGLIR_OP_SCATTER_ADD: return sglcuda_prepare_scatter;
+    case SGLIR_OP_DOT: return sglcuda_prepare_dot;
+    case SGLIR_OP_RECURRENCE:
+    case SGLIR_OP_CUMULATIVE_SUM:
+    case SGLIR_OP_ARGMAX:
+    case SGLIR_OP_ARGMIN:
+    case SGLIR_OP_TAKE_ALONG:
+    case SGLIR_OP_ADD_ALONG: return sglcuda_prepare_along;
+    case SGLIR_OP_REDUCE_PROD: return sglcuda_prepare_prod;
+    case SGLIR_OP_SORT: return sglcuda_prepare_sort;
+    case SGLIR_OP_WINDOWS:
+    case SGLIR_OP_WINDOWS_ADD: return sglcuda_prepare_windows;
+    default: break;
+    }
+    const uint32_t flags = sglir_ops[op].flags;
+    const uint32_t alone = SGLIR_ELEMENTWISE | SGLIR_REDUCTION | SGLIR_MOVEMENT | SGLIR_GENERATOR;
+    if ((flags & SGLIR_COMPOSITE) != 0 && !cuda_native(op)) return NULL;
+    return (flags & alone) != 0 ? sglcuda_prepare_single : NULL;
+}
+
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
+
+typedef struct prepared {
+    sglcore_arena arena;
+    const sglexec_program *program; /* outlives what was made of it */
+    sglcuda_command *commands;      /* one per instruction; those that replay runs itself stay empty */
+    struct sglcuda_sources *sources;
+} prepared;
+
+sgl_status sglcuda_fail_in(sglcore_env *env, sgl_status status, const sglexec_program *program,
+                           const sglexec_instruction *i)
+{
+    if (i->origin >= program->origins.count || program->origins.data[i->origin].line == 0) return status;
+    const sglir_origin *origin = &program->origins.data[i->origin];
+    return sglcore_fail_at(env, status, "%s:%d", sglcore_string(program->strings, origin->file), (int)origin->line);
+}
+
+static sgl_status prepare_instruction(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
+{
+    const sglcuda_prepare_fn family = family_of((sglir_op)i->op);
+    p->instruction = i;
+    const sgl_status status = family ? family(p, i, command)
+                                     : sglcore_fail(p->env, SGL_UNSUPPORTED,
+                                                    "cuda: %s is no instruction of this device", sglir_ops[i->op].name);
+    return status == SGL_OK ? SGL_OK : sglcuda_fail_in(p->env, status, p->program, i);
+}
+
+static void cuda_release(sglexec_device *device, void *handle)
+{
+    prepared *ready = handle;
+    if (!ready) return;
+    if (sglcuda_enter(device) == SGL_OK) (void)device->driver->cuStreamSynchronize(device->stream);
+    sglcuda_free_sources(ready->sources);
+    sglcore_arena_free(&ready->arena);
+    sglcore_free(device->env, ready, sizeof *ready);
+}
+
+static sgl_status prepare_all(sglexec_device *device, const sglexec_program *program, prepared *ready)
+{
+    const int64_t count = program->instructions.count;
+    SGLCORE_TRY(sglcuda_enter(device));
+    SGLCORE_TRY(sglcuda_new_sources(device, &ready->sources));
+    ready->commands = sglcore_arena_alloc(&ready->arena, (size_t)(count + 1) * sizeof *ready->commands);
+    if (!ready->commands) return SGL_OUT_OF_MEMORY;
+    sglcuda_prepare p = {
+        .env = device->env, .arena = &ready->arena, .device = device, .program = program, .sources = ready->sources
+    };
+    for (int64_t n = 0; n < count; n++) {
+        const sglexec_instruction *i = &program->instructions.data[n];
+        if (!sglexec_is_control(i) && !sglexec_is_exchange(i))
+            SGLCORE_TRY(prepare_instruction(&p, i, &ready->commands[n]));
+    }
+    SGLCORE_TRY(sglcuda_compile_sources(&p));
+    for (int64_t n = 0; n < count; n++) SGLCORE_TRY(sglcuda_ready_steps(&p, &ready->commands[n]));
+    return SGL_OK;
+}
+
+static sgl_status cuda_prepare(sglexec_device *device, const sglexec_program *program, void **handle)
+{
+    *handle = NULL;
+    prepared *ready = sglcore_alloc_zero(device->env, sizeof *ready);
+    if (!ready) return SGL_OUT_OF_MEMORY;
+    ready->arena.env = device->env;
+    ready->program = program;
+    const sgl_status status = prepare_all(device, program, ready);
+    if (status != SGL_OK) {
+        cuda_release(device, ready);
+        return status;
+    }
+    *handle = ready;
+    return SGL_OK;
+}
+
+static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5])
+{
+    const prepared *ready = handle;
+    const sglcuda_command *command = &ready->commands[index];
+    const sglcuda_launch launch = { .device = device, .spaces = spaces, .stream = device->stream };
+    SGLCORE_TRY(sglcuda_enter(device));
+    sgl_status status = command->run(&launch, command->plan);
+    if (status == SGL_OK && device->waits) status = sglcuda_wait(device);
+    return status == SGL_OK
+               ? SGL_OK
+               : sglcuda_fail_in(device->env, status, ready->program, &ready->program->instructions.data[index]);
+}
+
+static sgl_status cuda_finish(sglexec_device *device)
+{
+    SGLCORE_TRY(sglcuda_enter(device));
+    return sglcuda_wait(device);
+}
+
+const sglexec_device_ops sglcuda_ops = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .native = cuda_native,
+    .workspace = cuda_workspace,
+    .alloc = sglcuda_alloc,
+    .free = sglcuda_free,
+    .write = sglcuda_write,
+    .read = sglcuda_read,
+    .copy = sglcuda_copy,
+    .prepare = cuda_prepare,
+    .release = cuda_release,
+    .launch = cuda_launch,
+    .finish = cuda_finish,
+    .describe = sglcuda_describe,
+    .peak_flops = sglcuda_peak_flops,
+};
+
+extern const sglbackend_module sglcuda_module;
+SGL_API const sglbackend_module sglcuda_module = { .identity = sglcore_build_identity, .ops = &sglcuda_ops };
