@@ -1,244 +1,9 @@
-/* single.c -- elementwise ops, generators, reductions and movement that stand alone: each becomes a small kernel.
+/* single.c -- elementwise ops, generators, reductions and movement that stand alone: each as a kernel of its own.
  *
- * In: an instruction of one such op. Out: the command of a kernel that is described here as `fuse` would have: loads
- * through index maps, the op, a store. So there is one way to compute an op, and this file knows only maps. A reduction
- * over any axes is one over the inner dims of a domain in which these stand last. */
+ * In: an instruction of one such op (exec/kernel_single.h), or a copy that another family needs. Out: the command of that
+ * kernel, planned as those of `fuse` are. */
 #include "backend/cpu/tile.h"
-
-enum { MAX_STEPS = 5 };
-
-typedef struct maker {
-    sglcpu_prepare *p;
-    const sglexec_instruction *i;
-    const sglexec_operand *x, *result; /* first argument, first result */
-    sglexec_kernel *kernel;
-} maker;
-
-static sgl_status new_kernel(maker *m)
-{
-    m->kernel = sglcpu_plan_alloc(m->p, 1, sizeof *m->kernel);
-    sglexec_step *steps = sglcpu_plan_alloc(m->p, MAX_STEPS, sizeof *steps);
-    if (m->kernel == NULL || steps == NULL) return SGL_OUT_OF_MEMORY;
-    m->kernel->steps.data = steps;
-    m->kernel->steps.capacity = MAX_STEPS;
-    m->kernel->phases = 1;
-    return SGL_OK;
-}
-
-static sglexec_step *add_step(maker *m, sglexec_step_kind kind, sglexec_form form, uint8_t dtype)
-{
-    sglexec_step *step = &m->kernel->steps.data[m->kernel->steps.count++];
-    *step = (sglexec_step){ .kind = (uint8_t)kind, .form = (uint8_t)form, .dtype = dtype, .op = m->i->op };
-    if (kind <= SGLEXEC_REDUCE) step->out = (uint16_t)m->kernel->registers++;
-    return step;
-}
-
-static uint16_t last_register(const maker *m) { return (uint16_t)(m->kernel->registers - 1); }
-
-static void dense_strides(int rank, const int64_t *dims, int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int d = rank - 1; d >= 0; d--) {
-        strides[d] = stride;
-        stride *= dims[d];
-    }
-}
-
-/* The domain is the shape of `like`; nothing tells rows from columns. */
-static void set_domain(maker *m, const sglexec_operand *like)
-{
-    m->kernel->rank = like->rank;
-    m->kernel->inner = like->rank > 0 ? 1 : 0;
-    for (int d = 0; d < like->rank; d++) m->kernel->dims[d] = like->dims[d];
-}
-
-/* All elements as one dim: for ops that look at no shape. */
-static void set_flat_domain(maker *m)
-{
-    m->kernel->rank = m->kernel->inner = 1;
-    m->kernel->dims[0] = sglcpu_elements(m->result);
-}
-
-static void add_store(maker *m, sglexec_form form)
-{
-    sglexec_step *store = add_step(m, SGLEXEC_STORE, form, m->result->dtype);
-    store->args[0] = last_register(m);
-    store->operand = m->i->arg_count;
-    dense_strides(m->kernel->rank, m->kernel->dims, store->map.strides);
-}
-
-/* By which dtype elements of these bits are moved: as they lie, never converted. */
-static sgl_dtype moved_as(sgl_dtype dtype)
-{
-    switch (sglcore_dtype_bits(dtype)) {
-    case 4: return SGL_I4;
-    case 8: return SGL_U8;
-    case 16: return SGL_U16;
-    case 32: return SGL_U32;
-    default: return SGL_I64;
-    }
-}
-
-/* ---- families ------------------------------------------------------------------------------------------------ */
-
-static void make_elementwise(maker *m)
-{
-    set_flat_domain(m);
-    uint32_t count = m->i->arg_count;
-    for (uint32_t a = 0; a < count; a++) {
-        sglexec_step *load = add_step(m, SGLEXEC_LOAD, SGLEXEC_FULL, sglcpu_operand(m->p->program, m->i, a)->dtype);
-        load->operand = a;
-        load->map.strides[0] = 1;
-    }
-    sglexec_step *step = add_step(m, SGLEXEC_COMPUTE, SGLEXEC_FULL, m->result->dtype);
-    for (uint32_t a = 0; a < count; a++) step->args[a] = (uint16_t)a;
-    if (m->i->op == SGLIR_OP_GELU || m->i->op == SGLIR_OP_GELU_GRAD) {
-        step->id = sglexec_attr_int(m->p->program, m->i, "exact");
-    }
-    add_store(m, SGLEXEC_FULL);
-}
-
-/* Where element d of the result lies in x. */
-static void make_movement(maker *m)
-{
-    const sglexec_program *program = m->p->program;
-    int64_t strides[SGL_MAX_RANK];
-    dense_strides(m->x->rank, m->x->dims, strides);
-    set_domain(m, m->result);
-    sglexec_step *load = add_step(m, SGLEXEC_LOAD, SGLEXEC_FULL, (uint8_t)moved_as((sgl_dtype)m->x->dtype));
-    int count, lead = m->result->rank - m->x->rank;
-    const int64_t *order;
-    switch (m->i->op) {
-    case SGLIR_OP_TRANSPOSE:
-        order = sglexec_attr_ints(program, m->i, "order", &count);
-        for (int d = 0; d < count; d++) load->map.strides[d] = strides[order[d]];
-        break;
-    case SGLIR_OP_BROADCAST:
-        for (int d = 0; d < m->x->rank; d++) load->map.strides[lead + d] = m->x->dims[d] == 1 ? 0 : strides[d];
-        break;
-    case SGLIR_OP_SLICE: {
-        int64_t axis = sglexec_attr_int(program, m->i, "axis"), step = sglexec_attr_int(program, m->i, "step");
-        for (int d = 0; d < m->x->rank; d++) load->map.strides[d] = strides[d] * (d == axis ? step : 1);
-        load->map.offset = sglexec_attr_int(program, m->i, "start") * strides[axis];
-        break;
-    }
-    case SGLIR_OP_FLIP:
-        order = sglexec_attr_ints(program, m->i, "axes", &count);
-        for (int d = 0; d < m->x->rank; d++) load->map.strides[d] = strides[d];
-        for (int i = 0; i < count; i++) {
-            load->map.strides[order[i]] = -strides[order[i]];
-            load->map.offset += (m->x->dims[order[i]] - 1) * strides[order[i]];
-        }
-        break;
-    default: /* reshape */
-        set_flat_domain(m);
-        load->map.strides[0] = 1;
-        break;
-    }
-    add_store(m, SGLEXEC_FULL);
-    m->kernel->steps.data[m->kernel->steps.count - 1].dtype = load->dtype;
-}
-
-static sgl_status make_segments(maker *m)
-{
-    int count;
-    const sglexec_program *program = m->p->program;
-    const int64_t *counts = sglexec_attr_ints(program, m->i, "counts", &count);
-    const sglir_attr *values =
-        &program->attrs.data[m->i->attr_first + 1]; /* as in the schema: counts:I values:F dtype:t */
-    sglexec_piece *pieces = sglcpu_plan_alloc(m->p, count, sizeof *pieces);
-    double *numbers = sglcpu_plan_alloc(m->p, count, sizeof *numbers);
-    if (pieces == NULL || numbers == NULL) return SGL_OUT_OF_MEMORY;
-    int64_t start = 0;
-    for (int n = 0; n < count; n++) {
-        pieces[n] = (sglexec_piece){ .start = start, .count = counts[n], .operand = (uint32_t)n };
-        numbers[n] = program->floats.data[values->as.first + (uint32_t)n];
-        start += counts[n];
-    }
-    m->kernel->pieces.data = pieces;
-    m->kernel->numbers.data = numbers;
-    m->kernel->pieces.count = m->kernel->numbers.count = count;
-    set_flat_domain(m);
-    add_step(m, SGLEXEC_SEGMENTS, SGLEXEC_FULL, m->result->dtype)->piece_count = (uint32_t)count;
-    return SGL_OK;
-}
-
-static sgl_status make_generator(maker *m)
-{
-    set_domain(m, m->result);
-    sglexec_step *step;
-    switch (m->i->op) {
-    case SGLIR_OP_CONSTANT:
-        step = add_step(m, SGLEXEC_NUMBER, SGLEXEC_ONE, m->result->dtype);
-        step->value = sglexec_attr_float(m->p->program, m->i, "value");
-        break;
-    case SGLIR_OP_IOTA:
-        step = add_step(m, SGLEXEC_IOTA, SGLEXEC_FULL, m->result->dtype);
-        step->map.strides[sglexec_attr_int(m->p->program, m->i, "axis")] = 1;
-        break;
-    case SGLIR_OP_SEGMENTS: SGLCORE_TRY(make_segments(m)); break;
-    default: /* random */
-        for (uint32_t a = 0; a < 3; a++) add_step(m, SGLEXEC_LOAD, SGLEXEC_ONE, SGL_I64)->operand = a;
-        step = add_step(m, SGLEXEC_RANDOM, SGLEXEC_FULL, m->result->dtype);
-        for (uint16_t a = 0; a < 3; a++) step->args[a] = a;
-        step->id = sglexec_attr_int(m->p->program, m->i, "id");
-        dense_strides(m->kernel->rank, m->kernel->dims, step->map.strides);
-        break;
-    }
-    add_store(m, SGLEXEC_FULL);
-    return SGL_OK;
-}
-
-/* ---- reductions ------------------------------------------------------------------------------------------------ */
-
-static bool is_reduced(int d, int rank, const int64_t *axes, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if ((axes[i] < 0 ? axes[i] + rank : axes[i]) == d) return true;
-    }
-    return false;
-}
-
-/* The last dim of more than one element is kept: sums over columns, as a kernel of `fuse` has them or adds in their order. */
-static bool keeps_last(const sglexec_operand *x, const int64_t *axes, int count)
-{
-    int last = x->rank - 1;
-    while (last > 0 && x->dims[last] == 1) last--;
-    return last >= 0 && !is_reduced(last, x->rank, axes, count);
-}
-
-static void make_reduction(maker *m)
-{
-    int count, rank = m->x->rank, at = 0;
-    const int64_t *axes = sglexec_attr_ints(m->p->program, m->i, "axes", &count);
-    int64_t strides[SGL_MAX_RANK];
-    dense_strides(rank, m->x->dims, strides);
-    int64_t kept = sglcpu_elements(m->result);
-    bool outer = kept != 1 && keeps_last(m->x, axes, count);
-    sglexec_step *load = add_step(m, SGLEXEC_LOAD, SGLEXEC_FULL, m->x->dtype);
-    m->kernel->rank = rank;
-    for (int reduced = 0; reduced < 2; reduced++) { /* the dims that become rows first */
-        for (int d = 0; d < rank; d++) {
-            if (is_reduced(d, rank, axes, count) != ((reduced != 0) != outer)) continue;
-            m->kernel->dims[at] = m->x->dims[d];
-            load->map.strides[at++] = strides[d];
-        }
-    }
-    m->kernel->inner = outer ? rank - count : count;
-    sglexec_step_kind kind = outer ? SGLEXEC_COLUMN_SUM : kept == 1 ? SGLEXEC_TOTAL : SGLEXEC_REDUCE;
-    if (kind == SGLEXEC_TOTAL) m->kernel->inner = rank > 0 ? 1 : 0;
-    sglexec_form form = outer ? SGLEXEC_COL : kind == SGLEXEC_TOTAL ? SGLEXEC_ONE : SGLEXEC_ROW;
-    sglexec_step *sum = add_step(m, kind, form, m->result->dtype);
-    sum->args[0] = 0;
-    sum->operand = m->i->arg_count;
-    if (kind != SGLEXEC_REDUCE) return;
-    m->kernel->phases = 2;
-    add_store(m, SGLEXEC_ROW);
-    sglexec_step *store = &m->kernel->steps.data[m->kernel->steps.count - 1];
-    store->phase = 1;
-    for (int d = 0; d < SGL_MAX_RANK; d++) store->map.strides[d] = 0;
-    dense_strides(rank - count, m->kernel->dims, store->map.strides);
-}
+#include "exec/kernel_single.h"
 
 int64_t sglcpu_single_workspace(const sglir_graph *g, const sglir_node *node)
 {
@@ -249,58 +14,32 @@ int64_t sglcpu_single_workspace(const sglir_graph *g, const sglir_node *node)
     return sglcpu_tile_workspace(all / kept, kept, 1, 1);
 }
 
-/* ---- copies for others ------------------------------------------------------------------------------------------ */
-
 sgl_status sglcpu_prepare_permute(sglcpu_prepare *p, const sglexec_operand *from, const int64_t *strides,
                                   const sglexec_operand *to, sglcpu_command *command)
 {
     sglexec_operand *operands = sglcpu_plan_alloc(p, 2, sizeof *operands);
-    sglexec_instruction *i = sglcpu_plan_alloc(p, 1, sizeof *i);
-    maker m = { .p = p, .i = i, .x = operands, .result = operands + 1 };
-    if (operands == NULL || i == NULL || new_kernel(&m) != SGL_OK) return SGL_OUT_OF_MEMORY;
+    const sglexec_kernel *kernel;
+    const sglcpu_tile *tile;
+    if (operands == NULL) return SGL_OUT_OF_MEMORY;
     operands[0] = *from;
     operands[1] = *to;
-    *i = (sglexec_instruction){ .op = SGLIR_OP_COPY, .arg_count = 1, .result_count = 1 };
-    set_domain(&m, to);
-    sglexec_step *load = add_step(&m, SGLEXEC_LOAD, SGLEXEC_FULL, (uint8_t)moved_as((sgl_dtype)from->dtype));
-    for (int d = 0; d < to->rank; d++) load->map.strides[d] = strides[d];
-    add_store(&m, SGLEXEC_FULL);
-    m.kernel->steps.data[m.kernel->steps.count - 1].dtype = load->dtype;
-    const sglcpu_tile *tile;
-    SGLCORE_TRY(sglcpu_tile_plan(p, m.kernel, operands, 2, &tile));
+    SGLCORE_TRY(sglexec_kernel_permute(p->arena, from, strides, to, &kernel));
+    SGLCORE_TRY(sglcpu_tile_plan(p, kernel, operands, 2, &tile));
     *command = (sglcpu_command){ .run = sglcpu_tile_run, .plan = tile };
-    return SGL_OK;
-}
-
-/* ---- the command ----------------------------------------------------------------------------------------------- */
-
-static sgl_status make_kernel(maker *m)
-{
-    uint32_t flags = sglir_ops[m->i->op].flags;
-    if (flags & SGLIR_GENERATOR) return make_generator(m);
-    bool reduces = sglcpu_elements(m->x) != sglcpu_elements(m->result); /* extents of 1 go without arithmetic */
-    if ((flags & SGLIR_REDUCTION) && reduces)
-        make_reduction(m);
-    else if (flags & (SGLIR_MOVEMENT | SGLIR_REDUCTION))
-        make_movement(m);
-    else
-        make_elementwise(m);
     return SGL_OK;
 }
 
 sgl_status sglcpu_prepare_single(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command)
 {
-    const sglexec_operand *operands = sglcpu_operand(p->program, i, 0);
-    maker m = { .p = p, .i = i, .x = operands, .result = operands + i->arg_count };
-    SGLCORE_TRY(new_kernel(&m));
-    SGLCORE_TRY(make_kernel(&m));
+    const sglexec_kernel *kernel;
     const sglcpu_tile *tile;
-    SGLCORE_TRY(sglcpu_tile_plan(p, m.kernel, operands, (int)(i->arg_count + i->result_count), &tile));
+    SGLCORE_TRY(sglexec_kernel_single(p->arena, p->program, i, &kernel));
+    SGLCORE_TRY(
+        sglcpu_tile_plan(p, kernel, sglcpu_operand(p->program, i, 0), (int)(i->arg_count + i->result_count), &tile));
     if (tile->work_bytes > i->work_bytes) {
         return sglcore_fail(p->env, SGL_INTERNAL, "cpu: %s needs %lld bytes of workspace and was given %lld",
                             sglir_ops[i->op].name, (long long)tile->work_bytes, (long long)i->work_bytes);
     }
-    command->run = sglcpu_tile_run;
-    command->plan = tile;
+    *command = (sglcpu_command){ .run = sglcpu_tile_run, .plan = tile };
     return SGL_OK;
 }
