@@ -51,6 +51,9 @@ SGL_DEVICE int64 sgl_floor_remainder(int64 x, int64 y)
     const int64 remainder = x % y;
     return remainder != 0 && (remainder < 0) != (y < 0) ? remainder + y : remainder;
 }
+SGL_DEVICE int64 sgl_least(int64 x, int64 y) { return x < y ? x : y; }
+/* How many of the eight from `at` on there are below `end`. */
+SGL_DEVICE int sgl_there(int64 at, int64 end) { return at >= end ? 0 : end - at >= 8 ? 8 : (int)(end - at); }
 SGL_DEVICE float sgl_remainder(float x, float y) { return fmaf(-y, floorf(x / y), x); }
 SGL_DEVICE double sgl_remainder(double x, double y) { return fma(-y, floor(x / y), x); }
 
@@ -182,8 +185,7 @@ template <class T, bool exact> SGL_DEVICE HELD op_gelu_grad(HELD x, HELD dy)
 {
     if constexpr (exact) {
         const HELD density = (HELD)0.39894228040143267794 * sgl_exp((HELD)-0.5 * x * x);
-        return T::settle(
-            sgl_fma(x, density, (HELD)0.5 * ((HELD)1 + sgl_erf(x * (HELD)0.70710678118654752440))) * dy);
+        return T::settle(sgl_fma(x, density, (HELD)0.5 * ((HELD)1 + sgl_erf(x * (HELD)0.70710678118654752440))) * dy);
     } else {
         const HELD s = sgl_sigmoid(sgl_gelu_turn(x));
         const HELD slope = sgl_fma(x * x, (HELD)0.21406444881780269, (HELD)1.5957691216057308);
@@ -260,27 +262,28 @@ SGL_DEVICE sgl_words sgl_philox(uint64 key, uint64 step, uint64 counter)
     }
     return { { c0, c1, c2, c3 } };
 }
-/* Elements first, first + stride, ...: neighbours share a counter. */
-template <class T> SGL_DEVICE void sgl_uniform(uint64 key, uint64 step, int64 first, int64 stride, HELD (&x)[8])
+/* Element number(e) of a stream; neighbours share a counter. */
+template <class T, class N> SGL_DEVICE void sgl_uniform(uint64 key, uint64 step, HELD (&x)[8], N number)
 {
-    uint64 counter = (uint64)first / 4;
+    uint64 counter = (uint64)number(0) / 4;
     sgl_words words = sgl_philox(key, step, counter);
     SGL_EACH
     {
-        const uint64 element = (uint64)(first + e * stride);
+        const uint64 element = (uint64)number(e);
         if (element / 4 != counter) words = sgl_philox(key, step, counter = element / 4);
-        x[e] = T::settle((HELD)(int)(words.w[element % 4] >> 8) * (HELD)0x1p-24);
+        const uint32 low = element & 1 ? words.w[1] : words.w[0], high = element & 1 ? words.w[3] : words.w[2];
+        x[e] = T::settle((HELD)(int)((element & 2 ? high : low) >> 8) * (HELD)0x1p-24);
     }
 }
-template <class T> SGL_DEVICE void sgl_normal(uint64 key, uint64 step, int64 first, int64 stride, HELD (&x)[8])
+template <class T, class N> SGL_DEVICE void sgl_normal(uint64 key, uint64 step, HELD (&x)[8], N number)
 {
     SGL_EACH
     {
-        const uint64 element = (uint64)(first + e * stride);
+        const uint64 element = (uint64)number(e);
         const sgl_words words = sgl_philox(key, step, element / 2);
-        const uint32 a = words.w[2 * (element % 2)], b = words.w[2 * (element % 2) + 1];
+        const uint32 a = element & 1 ? words.w[2] : words.w[0], b = element & 1 ? words.w[3] : words.w[1];
         const double length = sqrt(-2.0 * log(((double)(a >> 8) + 1.0) * 0x1p-24));
-        x[e] = op_cast<f64, T>(length * cos(6.283185307179586476925 * ((double)(b >> 8) * 0x1p-24)));
+        x[e] = T::settle((HELD)(length * cos(6.283185307179586476925 * ((double)(b >> 8) * 0x1p-24))));
     }
 }
 
@@ -330,6 +333,25 @@ SGL_DEVICE int sgl_piece(const int64 *firsts, int count, int64 at)
     return low;
 }
 
+/* Of pieces one after another, at places[which[piece]]. */
+template <class T>
+SGL_DEVICE void sgl_take_pieces(void *const *places, const uint16 *which, const int64 *firsts, int count, int64 at,
+                                int m, HELD (&x)[8])
+{
+    int piece = sgl_piece(firsts, count, at);
+    const int64 within = at - firsts[piece];
+    const bool whole = m >= 8 && (piece + 1 == count || at + 8 <= firsts[piece + 1]);
+    if (whole && within % 8 == 0 && ((uint64)places[which[piece]] & 15u) == 0) {
+        T::load8(places[which[piece]], within, x);
+        return;
+    }
+    SGL_EACH
+    {
+        if (e < m && piece + 1 < count && at + e >= firsts[piece + 1]) piece = sgl_piece(firsts, count, at + e);
+        x[e] = e < m ? T::load(places[which[piece]], at + e - firsts[piece]) : (HELD)0;
+    }
+}
+
 /* ---- sums, maxima, minima ---- */
 
 /* What a reduction of T is added up in, chunks and partial results apart, which are `wide`. */
@@ -344,7 +366,9 @@ template <class T> struct sgl_sum_type<T, false> {
 enum { SGL_SUM, SGL_MAX, SGL_MIN };
 template <int fold, class A> SGL_DEVICE A sgl_fold(A x, A y)
 {
-    if constexpr (fold == SGL_SUM)
+    if constexpr (fold == SGL_SUM && sgl_same<A, int64>::value)
+        return (int64)((uint64)x + (uint64)y);
+    else if constexpr (fold == SGL_SUM)
         return x + y;
     else if constexpr (fold == SGL_MAX)
         return y > x || y != y ? y : x;
@@ -386,8 +410,7 @@ template <int fold, int lanes, class A> SGL_DEVICE A sgl_fold_warp(A x)
 /* Of `lanes` threads: warps by halves, then these one after another. slots: one per warp of the block, in shared memory. */
 template <int fold, int lanes, class A> SGL_DEVICE A sgl_fold_lanes(A x, void *slots)
 {
-    if constexpr (lanes <= 32)
-        return sgl_fold_warp<fold, lanes>(x);
+    if constexpr (lanes <= 32) return sgl_fold_warp<fold, lanes>(x);
     x = sgl_fold_warp<fold, 32>(x);
     A *own = (A *)slots + threadIdx.x / lanes * (lanes / 32);
     __syncthreads();

@@ -1,0 +1,92 @@
+/* emit_finish.c -- from partial results to whole ones: the entries that run after chunks and parts have been summed.
+ *
+ * In: partial results in the workspace. Out: row sums in the workspace, totals and sums over the rows in their operands.
+ * Odd invariant: these run also where there was nothing to sum, and then give what an empty range gives. */
+#include "backend/cuda/emit_parts.h"
+
+enum { FOLD_THREADS = 256, /* as sgl_fold_chunks has it */ COLUMN_LANES = 32 };
+
+static void put_head(sglcuda_emitter *e, const char *name, int threads)
+{
+    sglcuda_put(e, "\nextern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ sgl_places a)\n{\n",
+                threads, name);
+}
+
+void sglcuda_put_finish_rows(sglcuda_emitter *e, const char *name, int phase)
+{
+    const sglcuda_cut *cut = &e->cut;
+    const int64_t chunks = sglcuda_max(cut->row_chunks, 1);
+    if (cut->rows == 0) return;
+    put_head(e, name, FOLD_THREADS);
+    sglcuda_put(e, "__shared__ int64 slots[32];\nchar *work = (char *)a.p[%d];\n", e->operand_count);
+    for (int64_t i = 0; i < e->kernel->steps.count; i++) {
+        const sglexec_step *step = &e->kernel->steps.data[i];
+        if (step->kind != SGLEXEC_REDUCE || step->phase != phase) continue;
+        const int number = sglcuda_sum_number(e->kernel, step);
+        const char *T = sglcuda_dtype(step->dtype);
+        sglcuda_put(
+            e,
+            "{\nconst sgl_sum_type<%s>::wide x = sgl_fold_chunks<%s, %s>(work + %lldll + (int64)blockIdx.x * %lldll, %lldll, slots);\n",
+            T, sglcuda_fold(step), T, (long long)(cut->partial_at + number * cut->rows * chunks * 8),
+            (long long)(chunks * 8), (long long)chunks);
+        sglcuda_put(e, "if (threadIdx.x == 0) ((sgl_sum_type<%s>::wide *)(work + %lldll))[blockIdx.x] = x;\n}\n", T,
+                    (long long)(cut->finals_at + number * cut->rows * 8));
+    }
+    sglcuda_put(e, "}\n");
+    sglcuda_add_entry(e, name,
+                      (sglcuda_grid){ .blocks = { (unsigned)cut->rows, 1, 1 }, .threads = { FOLD_THREADS, 1, 1 } });
+}
+
+void sglcuda_put_finish_totals(sglcuda_emitter *e, const char *name)
+{
+    const sglcuda_cut *cut = &e->cut;
+    put_head(e, name, FOLD_THREADS);
+    sglcuda_put(e, "__shared__ int64 slots[32];\nconst char *work = (const char *)a.p[%d];\n", e->operand_count);
+    for (int64_t i = 0; i < e->kernel->steps.count; i++) {
+        const sglexec_step *step = &e->kernel->steps.data[i];
+        if (step->kind != SGLEXEC_TOTAL) continue;
+        const char *T = sglcuda_dtype(step->dtype);
+        sglcuda_put(e, "{\nconst sgl_sum_type<%s>::wide x = sgl_fold_chunks<%s, %s>(work + %lldll, %lldll, slots);\n",
+                    T, sglcuda_fold(step), T,
+                    (long long)(cut->totals_at + sglcuda_sum_number(e->kernel, step) * cut->chunks * 8),
+                    (long long)cut->chunks);
+        sglcuda_put(e,
+                    "if (threadIdx.x == 0) { %s::store(a.p[%u], 0, sgl_result<%s>(x)); sgl_end<%s>(a.p[%u], 1); }\n}\n",
+                    T, step->operand, T, T, step->operand);
+    }
+    sglcuda_put(e, "}\n");
+    sglcuda_add_entry(e, name, (sglcuda_grid){ .blocks = { 1, 1, 1 }, .threads = { FOLD_THREADS, 1, 1 } });
+}
+
+void sglcuda_put_finish_columns(sglcuda_emitter *e, const char *name)
+{
+    const sglcuda_cut *cut = &e->cut;
+    const long long cols = (long long)cut->cols, parts = (long long)cut->parts;
+    if (cols == 0) return;
+    put_head(e, name, COLUMN_LANES * COLUMN_LANES);
+    sglcuda_put(e, "__shared__ int64 room[%d];\nconst int64 col = (int64)blockIdx.x * %d + threadIdx.x;\n",
+                COLUMN_LANES * COLUMN_LANES, COLUMN_LANES);
+    sglcuda_put(e, "const char *work = (const char *)a.p[%d];\n", e->operand_count);
+    for (int64_t i = 0; i < e->kernel->steps.count; i++) {
+        const sglexec_step *step = &e->kernel->steps.data[i];
+        if (step->kind != SGLEXEC_COLUMN_SUM) continue;
+        const char *T = sglcuda_dtype(step->dtype), *fold = sglcuda_fold(step);
+        const int64_t at = cut->columns_at + sglcuda_sum_number(e->kernel, step) * cut->parts * cut->cols * 8;
+        sglcuda_put(e, "{\ntypedef sgl_sum_type<%s>::wide wide;\nwide x = sgl_neutral<%s, %s, wide>();\n", T, fold, T);
+        sglcuda_put(e, "if (col < %lldll) for (int64 part = threadIdx.y; part < %lldll; part += %d)\n", cols, parts,
+                    COLUMN_LANES);
+        sglcuda_put(e, "x = sgl_fold<%s>(x, ((const wide *)(work + %lldll))[part * %lldll + col]);\n", fold,
+                    (long long)at, cols);
+        sglcuda_put(e, "__syncthreads();\n((wide *)room)[threadIdx.y * %d + threadIdx.x] = x;\n__syncthreads();\n",
+                    COLUMN_LANES);
+        sglcuda_put(e, "if (threadIdx.y == 0 && col < %lldll) {\nfor (int lane = 1; lane < %d; lane++)\n", cols,
+                    COLUMN_LANES);
+        sglcuda_put(e, "x = sgl_fold<%s>(x, ((const wide *)room)[lane * %d + threadIdx.x]);\n", fold, COLUMN_LANES);
+        sglcuda_put(e, "%s::store(a.p[%u], col, sgl_result<%s>(x));\n", T, step->operand, T);
+        sglcuda_put(e, "if (col == 0) sgl_end<%s>(a.p[%u], %lldll);\n}\n}\n", T, step->operand, cols);
+    }
+    sglcuda_put(e, "}\n");
+    sglcuda_add_entry(e, name,
+                      (sglcuda_grid){ .blocks = { (unsigned)sglcuda_ceil_div(cols, COLUMN_LANES), 1, 1 },
+                                      .threads = { COLUMN_LANES, COLUMN_LANES, 1 } });
+}
