@@ -31,7 +31,7 @@ struct sglexec_device {
     int threads;                       /* for compiling */
     bool waits;                        /* SGL_CUDA_WAIT: each launch is waited for */
     double peak_flops;                 /* 0: not measured yet */
-    struct sglcuda_blas *blas;         /* dot.c; NULL until a product is prepared */
+    struct sglcuda_blas *blas;         /* blas.c; NULL until a product is prepared */
 };
 
 /* A function of the device. Of an emitted kernel `handle` is set when the whole program is compiled, before any launch. */
@@ -146,6 +146,8 @@ sgl_status sglcuda_source(sglcuda_prepare *p, const char *text, const char *entr
 /* Loads no kernel yet; the device's context is current. (builtin.c) */
 sgl_status sglcuda_open_builtins(sglexec_device *device);
 void sglcuda_close_builtins(sglexec_device *device);
+/* Also where no product was prepared. (blas.c) */
+void sglcuda_close_blas(sglexec_device *device);
 /* Empty sources; their end, with all that was made of them; and in between: every text becomes a function, by NVRTC on up to
  * `threads` threads, or from the cache. (compile.c) */
 sgl_status sglcuda_new_sources(sglexec_device *device, struct sglcuda_sources **sources);

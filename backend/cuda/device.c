@@ -71,6 +71,7 @@ static void cuda_close(sglexec_device *device)
     if (device->context) {
         (void)driver->cuCtxSetCurrent(device->context);
         if (device->stream) (void)driver->cuStreamSynchronize(device->stream);
+        sglcuda_close_blas(device);
         sglcuda_close_builtins(device);
         sglcuda_close_staging(device);
         if (device->stream) (void)driver->cuStreamDestroy(device->stream);
