@@ -9,6 +9,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Lines are indented by the braces that are open where they begin. */
+static void put_text(sglcuda_emitter *e, const char *text, int length)
+{
+    static const char spaces[] = "                                        ";
+    enum { MOST_DEPTH = (sizeof spaces - 1) / 4 };
+    for (int at = 0; at < length && e->status == SGL_OK; at++) {
+        const char c = text[at];
+        if (c == '}') e->depth--;
+        if (e->fresh && c != '\n') {
+            const int depth = e->depth < 0 ? 0 : e->depth > MOST_DEPTH ? MOST_DEPTH : e->depth;
+            e->status = sglcore_text_bytes(e->env, &e->out->text, spaces, (size_t)depth * 4);
+        }
+        if (c == '{') e->depth++;
+        e->fresh = c == '\n';
+        if (e->status == SGL_OK) e->status = sglcore_text_bytes(e->env, &e->out->text, &c, 1);
+    }
+}
+
 void sglcuda_put(sglcuda_emitter *e, const char *format, ...)
 {
     char line[1024];
@@ -20,7 +38,7 @@ void sglcuda_put(sglcuda_emitter *e, const char *format, ...)
     if (length < 0 || length >= (int)sizeof line)
         e->status = sglcore_fail(e->env, SGL_INTERNAL, "cuda: a line of a kernel's source is too long");
     else
-        e->status = sglcore_text_bytes(e->env, &e->out->text, line, (size_t)length);
+        put_text(e, line, length);
 }
 
 void sglcuda_add_entry(sglcuda_emitter *e, const char *name, sglcuda_grid grid)
@@ -217,6 +235,37 @@ static void emit_row_results(sglcuda_emitter *e)
     sglcuda_put_row_results(e, "row_results", &s);
 }
 
+/* ---- when a step is due ------------------------------------------------------------------------------------------------ */
+
+static bool is_read_once(const sglcuda_emitter *e, uint16_t reg)
+{
+    int reads = 0;
+    for (int64_t i = 0; i < e->kernel->steps.count; i++)
+        for (int a = 0; a < sglcuda_arguments(&e->kernel->steps.data[i]); a++)
+            reads += e->kernel->steps.data[i].args[a] == reg;
+    return reads == 1;
+}
+
+/* The phase of each step: as the kernel has it, but that arithmetic on what is loaded waits, as loads do, for its first use: a
+ * gain that is widened in the first phase and used in the last one would stand in registers in between. */
+static void settle_due(sglcuda_emitter *e)
+{
+    const sglexec_step *steps = e->kernel->steps.data;
+    const int64_t count = e->kernel->steps.count;
+    for (int64_t i = 0; i < count; i++) e->due[i] = steps[i].phase;
+    for (int64_t i = count - 1; i >= 0; i--) {
+        if (steps[i].kind > SGLEXEC_COMPUTE) continue;
+        int first = -1;
+        for (int64_t n = i + 1; n < count; n++)
+            for (int a = 0; a < sglcuda_arguments(&steps[n]); a++)
+                if (steps[n].args[a] == steps[i].out && (first < 0 || e->due[n] < first)) first = e->due[n];
+        bool waits = steps[i].kind == SGLEXEC_COMPUTE;
+        for (int a = 0; a < sglcuda_arguments(&steps[i]) && waits; a++)
+            waits = sglcuda_maker(e, steps[i].args[a])->kind < SGLEXEC_COMPUTE && is_read_once(e, steps[i].args[a]);
+        if (first > e->due[i] && (waits || steps[i].kind < SGLEXEC_COMPUTE)) e->due[i] = (uint8_t)first;
+    }
+}
+
 static void emit_entries(sglcuda_emitter *e)
 {
     const sglcuda_scope whole = main_scope(e);
@@ -234,16 +283,21 @@ sgl_status sglcuda_emit(sglcore_env *env, const sglexec_kernel *kernel, const sg
                         int operand_count, sglcuda_emitted *emitted)
 {
     *emitted = (sglcuda_emitted){ 0 };
-    const size_t bytes = (size_t)kernel->steps.count * sizeof(bool);
+    const size_t bytes = (size_t)kernel->steps.count;
     sglcuda_emitter e = { .env = env,
                           .out = emitted,
                           .kernel = kernel,
                           .operands = operands,
                           .operand_count = operand_count,
                           .cut = cut_of(kernel),
-                          .wanted = sglcore_alloc_zero(env, bytes) };
-    if (bytes > 0 && e.wanted == NULL) return SGL_OUT_OF_MEMORY;
-    emit_entries(&e);
-    sglcore_free(env, e.wanted, bytes);
+                          .wanted = sglcore_alloc_zero(env, bytes * sizeof *e.wanted),
+                          .due = sglcore_alloc_zero(env, bytes * sizeof *e.due) };
+    if (bytes > 0 && (!e.wanted || !e.due)) e.status = SGL_OUT_OF_MEMORY;
+    if (e.status == SGL_OK) {
+        settle_due(&e);
+        emit_entries(&e);
+    }
+    sglcore_free(env, e.wanted, bytes * sizeof *e.wanted);
+    sglcore_free(env, e.due, bytes * sizeof *e.due);
     return e.status;
 }

@@ -46,6 +46,9 @@ typedef struct sglcuda_emitter {
     int operand_count;
     sglcuda_cut cut;
     bool *wanted; /* by step: of the entry that is printed */
+    uint8_t *due; /* by step: the phase in which it is computed */
+    int depth;    /* braces that are open where printing has come to */
+    bool fresh;   /* a line begins there */
     sgl_status status;
 } sglcuda_emitter;
 

@@ -8,6 +8,7 @@
 #include "backend/cuda/emit_parts.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool sglcuda_is_vector(const sglcuda_scope *s, int form)
 {
@@ -51,7 +52,7 @@ bool sglcuda_is_kept(const sglcuda_emitter *e, const sglcuda_scope *s, const sgl
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
         for (int n = 0; n < sglcuda_arguments(step); n++)
-            if (step->args[n] == maker->out && step->phase > maker->phase) return true;
+            if (step->args[n] == maker->out && e->due[i] > e->due[number_of(e, maker)]) return true;
     }
     return false;
 }
@@ -171,12 +172,21 @@ static void put_source(sglcuda_emitter *e, const sglcuda_scope *s, const sglexec
             put_place(e, s, &step->map, vector);
             sglcuda_put(e, ")");
         } else {
-            sglcuda_put(e, "op_cast<f64, %s>(numbers%lld[sgl_piece(firsts%lld, %u, (int64)col + %s)])", T, number,
-                        number, step->piece_count, vector ? "e" : "0");
+            sglcuda_put(
+                e, "op_cast<f64, %s>(__longlong_as_double(numbers%lld[sgl_piece(firsts%lld, %u, (int64)col + %s)]))", T,
+                number, number, step->piece_count, vector ? "e" : "0");
         }
         sglcuda_put(e, ";\n");
         break;
     }
+}
+
+/* Of a double, as tables of the device's constants take them. */
+static void put_bits(sglcuda_emitter *e, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    sglcuda_put(e, "0x%llxll", (unsigned long long)bits);
 }
 
 void sglcuda_put_tables(sglcuda_emitter *e)
@@ -188,13 +198,13 @@ void sglcuda_put_tables(sglcuda_emitter *e)
         sglcuda_put(e, "__constant__ int64 firsts%lld[] = {", (long long)i);
         for (uint32_t n = 0; n < step->piece_count; n++) sglcuda_put(e, " %lldll,", (long long)pieces[n].start);
         const bool loads = step->kind == SGLEXEC_LOAD_PIECES;
-        sglcuda_put(e, " };\n__constant__ %s%lld[] = {", loads ? "uint16 which" : "double numbers", (long long)i);
+        sglcuda_put(e, " };\n__constant__ %s%lld[] = {", loads ? "uint16 which" : "int64 numbers", (long long)i);
         for (uint32_t n = 0; n < step->piece_count; n++) {
             sglcuda_put(e, " ");
             if (loads)
                 sglcuda_put(e, "%u", pieces[n].operand);
             else
-                put_number(e, SGL_F64, e->kernel->numbers.data[pieces[n].operand]);
+                put_bits(e, e->kernel->numbers.data[pieces[n].operand]);
             sglcuda_put(e, ",");
         }
         sglcuda_put(e, " };\n");
@@ -306,16 +316,16 @@ static void put_register(sglcuda_emitter *e, const sglcuda_scope *s, const sglex
         put_source(e, s, step, name, vector);
 }
 
-static bool is_due(const sglcuda_scope *s, const sglexec_step *step, int64_t number, int phase)
+static bool is_due(const sglcuda_emitter *e, const sglcuda_scope *s, int64_t number, int phase)
 {
-    return step->phase == phase && s->wanted[number];
+    return e->due[number] == phase && s->wanted[number];
 }
 
 void sglcuda_put_numbers(sglcuda_emitter *e, const sglcuda_scope *s, int phase)
 {
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
-        if (!is_due(s, step, i, phase)) continue;
+        if (!is_due(e, s, i, phase)) continue;
         if (!sglcuda_makes_register(step) || sglcuda_is_vector(s, step->form)) continue;
         if (step->kind != SGLEXEC_REDUCE || is_at_hand(s, step)) put_register(e, s, step, false);
     }
@@ -343,7 +353,7 @@ void sglcuda_put_vectors(sglcuda_emitter *e, const sglcuda_scope *s, int phase)
 {
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
-        if (!is_due(s, step, i, phase)) continue;
+        if (!is_due(e, s, i, phase)) continue;
         if (step->kind == SGLEXEC_REDUCE && !is_at_hand(s, step))
             put_sum(e, s, step);
         else if (step->kind == SGLEXEC_TOTAL && s->totals)
