@@ -172,6 +172,14 @@ void sglcuda_close_staging(sglexec_device *device);
 sgl_status sglcuda_describe(sglexec_device *device, sglcore_text *text);    /* describe.c */
 sgl_status sglcuda_peak_flops(sglexec_device *device, double *flops_per_s); /* peak.c */
 
+/* ---- instructions as a graph (graph.c) ---- */
+struct sglcuda_graphs; /* rows of instructions that are captured once, by where they begin: of a program that is prepared */
+sgl_status sglcuda_new_graphs(sglcuda_prepare *p, struct sglcuda_graphs **graphs);
+void sglcuda_free_graphs(sglexec_device *device, struct sglcuda_graphs *graphs);
+/* Runs what `launch_all` launches on the device's stream: as a CUDA graph, captured where none is there yet for these spaces. */
+sgl_status sglcuda_replay(sglexec_device *device, struct sglcuda_graphs *graphs, uint32_t first, void *const spaces[5],
+                          sgl_status (*launch_all)(void *context), void *context);
+
 /* ---- messages ---- */
 /* Puts "file:line: " of an instruction that has a line before the message. (device.c) */
 sgl_status sglcuda_fail_in(sglcore_env *env, sgl_status status, const sglexec_program *program,

@@ -188,6 +188,7 @@ typedef struct prepared {
     const sglexec_program *program; /* outlives what was made of it */
     sglcuda_command *commands;      /* one per instruction; those that replay runs itself stay empty */
     struct sglcuda_sources *sources;
+    struct sglcuda_graphs *graphs;
 } prepared;
 
 sgl_status sglcuda_fail_in(sglcore_env *env, sgl_status status, const sglexec_program *program,
@@ -213,6 +214,7 @@ static void cuda_release(sglexec_device *device, void *handle)
     prepared *ready = handle;
     if (!ready) return;
     if (sglcuda_enter(device) == SGL_OK) (void)device->driver->cuStreamSynchronize(device->stream);
+    sglcuda_free_graphs(device, ready->graphs);
     sglcuda_free_sources(ready->sources);
     sglcore_arena_free(&ready->arena);
     sglcore_free(device->env, ready, sizeof *ready);
@@ -234,6 +236,7 @@ static sgl_status prepare_all(sglexec_device *device, const sglexec_program *pro
             SGLCORE_TRY(prepare_instruction(&p, i, &ready->commands[n]));
     }
     SGLCORE_TRY(sglcuda_compile_sources(&p));
+    SGLCORE_TRY(sglcuda_new_graphs(&p, &ready->graphs));
     for (int64_t n = 0; n < count; n++) SGLCORE_TRY(sglcuda_ready_steps(&p, &ready->commands[n]));
     return SGL_OK;
 }
@@ -267,6 +270,30 @@ static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t ind
                : sglcuda_fail_in(device->env, status, ready->program, &ready->program->instructions.data[index]);
 }
 
+typedef struct row {
+    sglexec_device *device;
+    void *prepared;
+    uint32_t first, count;
+    void *const *spaces;
+} row;
+
+static sgl_status launch_row(void *context)
+{
+    const row *r = context;
+    for (uint32_t n = r->first; n < r->first + r->count; n++)
+        SGLCORE_TRY(cuda_launch(r->device, r->prepared, n, r->spaces));
+    return SGL_OK;
+}
+
+static sgl_status cuda_run(sglexec_device *device, void *handle, uint32_t first, uint32_t count, void *const spaces[5])
+{
+    const prepared *ready = handle;
+    row r = { .device = device, .prepared = handle, .first = first, .count = count, .spaces = spaces };
+    if (device->waits) return launch_row(&r);
+    SGLCORE_TRY(sglcuda_enter(device));
+    return sglcuda_replay(device, ready->graphs, first, spaces, launch_row, &r);
+}
+
 static sgl_status cuda_finish(sglexec_device *device)
 {
     SGLCORE_TRY(sglcuda_enter(device));
@@ -287,6 +314,7 @@ const sglexec_device_ops sglcuda_ops = {
     .prepare = cuda_prepare,
     .release = cuda_release,
     .launch = cuda_launch,
+    .run = cuda_run,
     .finish = cuda_finish,
     .describe = sglcuda_describe,
     .peak_flops = sglcuda_peak_flops,

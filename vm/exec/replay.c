@@ -95,13 +95,28 @@ static sgl_status launch_traced(const replayer *r, uint32_t n)
     return sglexec_trace_after(r->trace, &memory, n);
 }
 
+/* How many instructions from `first` on the device may be given at once. */
+static uint32_t run_of(const replayer *r, uint32_t first, uint32_t end)
+{
+    uint32_t n = first;
+    if (!r->ops->run || r->trace || r->profile) return 0;
+    while (n < end && !sglexec_is_control(&r->program->instructions.data[n]) &&
+           !sglexec_is_exchange(&r->program->instructions.data[n]))
+        n++;
+    return n - first;
+}
+
 static sgl_status replay_block(const replayer *r, uint32_t block)
 {
     const sglexec_block b = r->program->blocks.data[block];
     for (uint32_t n = b.first; n < b.first + b.count; n++) {
         const sglexec_instruction *i = &r->program->instructions.data[n];
+        const uint32_t run = run_of(r, n, b.first + b.count);
         SGLCORE_TRY(check_stop(r, i));
-        if (i->op == SGLIR_OP_COND)
+        if (run > 0) {
+            SGLCORE_TRY(r->ops->run(r->device, r->prepared, n, run, r->spaces));
+            n += run - 1;
+        } else if (i->op == SGLIR_OP_COND)
             SGLCORE_TRY(replay_branch(r, i));
         else if (sglexec_is_control(i))
             SGLCORE_TRY(replay_loop(r, i));
