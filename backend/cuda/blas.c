@@ -135,11 +135,12 @@ static bool place_factor(int64_t free, int64_t depth, int64_t free_stride, int64
 static cublasStatus_t describe_all(const library *calls, const sglcuda_matmul_shape *s, sglcuda_matmul *out)
 {
     matrix a = { .run = s->run, .run_stride = s->run_a }, b = { .run = s->run, .run_stride = s->run_b };
-    const matrix c = { s->columns, s->rows, s->columns, s->run, s->run_c };
+    const matrix c = { s->columns, s->rows, s->c_row > 0 ? s->c_row : s->columns, s->run, s->run_c };
     const int32_t plain = CUBLAS_OP_N, turned = CUBLAS_OP_T;
     bool a_plain = place_factor(s->rows, s->depth, s->a_row, s->a_depth, &a);
     bool b_turned = place_factor(s->columns, s->depth, s->b_column, s->b_depth, &b);
     out->real64 = s->dtype == SGL_F64;
+    out->adds = s->adds != 0;
     cublasStatus_t status =
         calls->cublasLtMatmulDescInit_internal(&out->call, sizeof out->call,
                                                out->real64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
@@ -240,7 +241,7 @@ sgl_status sglcuda_matmul_run(const sglcuda_launch *launch, const sglcuda_matmul
     static const double one64 = 1, zero64 = 0;
     const sglcuda_blas *blas = launch->device->blas;
     const void *alpha = matmul->real64 ? (const void *)&one64 : &one;
-    const void *beta = matmul->real64 ? (const void *)&zero64 : &zero;
+    const void *beta = matmul->adds ? alpha : matmul->real64 ? (const void *)&zero64 : &zero;
     /* the library's prototypes take descriptors that it does not change by pointers that would let it */
     sglcuda_matmul *m = (sglcuda_matmul *)(uintptr_t)matmul;
     void *result = (void *)(uintptr_t)c;

@@ -16,6 +16,8 @@ typedef struct sglcuda_matmul_shape {
     int64_t dtype, result; /* sgl_dtype */
     int64_t rows, columns, depth;
     int64_t a_row, a_depth, b_depth, b_column;
+    int64_t c_row; /* 0: the rows of c lie together */
+    int64_t adds;  /* 1: to what c holds */
     int64_t run, run_a, run_b, run_c;
     int64_t a_alignment, b_alignment, c_alignment; /* of the first bytes: powers of two */
     int64_t work_bytes;                            /* what the library may use */
@@ -26,7 +28,7 @@ typedef struct sglcuda_matmul {
     cublasLtMatrixLayoutOpaque_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
     int64_t work_bytes; /* what the algorithm uses */
-    bool real64;
+    bool real64, adds;
 } sglcuda_matmul;
 
 /* Fills in *matmul, at the place where it stays. *found: false where the library has no algorithm for it. Opens the library the first

@@ -173,7 +173,8 @@ sgl_status sglcuda_describe(sglexec_device *device, sglcore_text *text);    /* d
 sgl_status sglcuda_peak_flops(sglexec_device *device, double *flops_per_s); /* peak.c */
 
 /* ---- instructions as a graph (graph.c) ---- */
-struct sglcuda_graphs; /* rows of instructions that are captured once, by where they begin: of a program that is prepared */
+struct
+    sglcuda_graphs; /* rows of instructions that are captured once, by where they begin: of a program that is prepared */
 sgl_status sglcuda_new_graphs(sglcuda_prepare *p, struct sglcuda_graphs **graphs);
 void sglcuda_free_graphs(sglexec_device *device, struct sglcuda_graphs *graphs);
 /* Runs what `launch_all` launches on the device's stream: as a CUDA graph, captured where none is there yet for these spaces. */
@@ -191,6 +192,8 @@ sgl_status sglcuda_check(sglcore_env *env, const sglcuda_driver *driver, CUresul
 sgl_status sglcuda_prepare_fused(sglcuda_prepare *p, const sglexec_instruction *i,
                                  sglcuda_command *command); /* fused.c */
 sgl_status sglcuda_prepare_single(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_loss(sglcuda_prepare *p, const sglexec_instruction *i,
+                                sglcuda_command *command);                                                  /* loss.c */
 sgl_status sglcuda_prepare_dot(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command); /* dot.c */
 sgl_status sglcuda_prepare_concat(sglcuda_prepare *p, const sglexec_instruction *i,
                                   sglcuda_command *command); /* move.c */
@@ -215,6 +218,7 @@ sgl_status sglcuda_prepare_windows(sglcuda_prepare *p, const sglexec_instruction
 int64_t sglcuda_fused_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_single_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_dot_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_loss_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_sort_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_scatter_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_along_workspace(const sglir_graph *g, const sglir_node *node);

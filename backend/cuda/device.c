@@ -124,7 +124,9 @@ static bool cuda_native(sglir_op op)
     case SGLIR_OP_SILU:
     case SGLIR_OP_SILU_GRAD:
     case SGLIR_OP_GELU:
-    case SGLIR_OP_GELU_GRAD: return true;
+    case SGLIR_OP_GELU_GRAD:
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY:
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return true;
     default: return false;
     }
 }
@@ -135,6 +137,8 @@ static int64_t cuda_workspace(const sglir_graph *g, sglir_id id)
     switch (node->op) {
     case SGLIR_OP_FUSED: return sglcuda_fused_workspace(g, node);
     case SGLIR_OP_DOT: return sglcuda_dot_workspace(g, node);
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY:
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return sglcuda_loss_workspace(g, node);
     case SGLIR_OP_SCATTER_ADD: return sglcuda_scatter_workspace(g, node);
     case SGLIR_OP_SORT: return sglcuda_sort_workspace(g, node);
     case SGLIR_OP_RECURRENCE:
@@ -163,6 +167,8 @@ static sglcuda_prepare_fn family_of(sglir_op op)
     case SGLIR_OP_GATHER: return sglcuda_prepare_gather;
     case SGLIR_OP_SCATTER_ADD: return sglcuda_prepare_scatter;
     case SGLIR_OP_DOT: return sglcuda_prepare_dot;
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY:
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return sglcuda_prepare_loss;
     case SGLIR_OP_RECURRENCE:
     case SGLIR_OP_CUMULATIVE_SUM:
     case SGLIR_OP_ARGMAX:

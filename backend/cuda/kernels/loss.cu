@@ -1,0 +1,123 @@
+/* loss.cu -- rows of logits: their losses, and in their place their gradients.
+ *
+ * In: a chunk of logits [rows, vocab], a multiple of 8 elements apart, targets, the gradients of the losses. Out: losses
+ * log(sum of e^logit) - logit[target], and (softmax - [target]) * dloss where the logits lay. A block has a row; it is read once where it
+ * fits shared memory. Odd invariant: a row's sum goes over its runs of 8 by threads in turn, then by halves, whatever
+ * the device. */
+#include "backend/cuda/kernels/loss.h"
+#include "backend/cuda/kernels/ops.cuh"
+
+SGL_DEVICE int64 loss_target(const void *targets, int64 row, const sglcuda_loss_values &v)
+{
+    switch (v.target_bytes) {
+    case 8: return ((const int64 *)targets)[row];
+    case 4: return v.target_signed ? ((const int *)targets)[row] : (int64)((const uint32 *)targets)[row];
+    case 2: return v.target_signed ? ((const short *)targets)[row] : ((const uint16 *)targets)[row];
+    default: return v.target_signed ? ((const signed char *)targets)[row] : ((const uint8 *)targets)[row];
+    }
+}
+
+/* held: float or double. A maximum and the sum of e^(x - maximum). */
+template <class R> struct loss_sum {
+    R most, sum;
+};
+template <class R> SGL_DEVICE R loss_least() { return -(R)__int_as_float(0x7f800000); }
+/* Nothing is left of a sum of nothing, and -inf - -inf is no number. */
+template <class R> SGL_DEVICE R loss_shrink(R sum, R from, R to)
+{
+    return from == to ? sum : sum * sgl_exp(from - to);
+}
+template <class R> SGL_DEVICE loss_sum<R> loss_join(loss_sum<R> a, loss_sum<R> b)
+{
+    const R most = a.most > b.most || a.most != a.most ? a.most : b.most;
+    return { most, loss_shrink(a.sum, a.most, most) + loss_shrink(b.sum, b.most, most) };
+}
+
+template <class T> SGL_DEVICE void loss_row(void *logits, const void *targets, const void *dlosses, void *losses,
+                                            const sglcuda_loss_values &v)
+{
+    typedef typename T::held R;
+    enum { WARPS = SGLCUDA_LOSS_THREADS / 32 };
+    extern __shared__ __align__(16) char room[];
+    __shared__ loss_sum<R> warps[WARPS];
+    const int64 row = blockIdx.x;
+    char *own = (char *)logits + row * v.pitch * (int64)sizeof(typename T::stored);
+    const int64 target = loss_target(targets, v.first + row, v);
+    const bool ignored = target == v.ignore, within = target >= 0 && target < v.vocab;
+    if (ignored && !v.gradient) {
+        if (threadIdx.x == 0) ((R *)losses)[v.first + row] = 0;
+        return;
+    }
+    const R picked = within ? T::load(own, target) : (R)0;
+    loss_sum<R> mine = { loss_least<R>(), 0 };
+    for (int64 at = threadIdx.x * 8; at < v.vocab; at += SGLCUDA_LOSS_THREADS * 8) {
+        R x[8];
+        const int m = sgl_there(at, v.vocab);
+        sgl_take<T, true>(own, at, m, x); /* what lies between vocab and pitch is anything */
+        if (v.resident) T::store8(room, at, x);
+        R most = loss_least<R>(), sum = 0;
+        SGL_EACH if (e < m) most = x[e] > most || x[e] != x[e] ? x[e] : most;
+        const R shift = most == loss_least<R>() ? (R)0 : most;
+        SGL_EACH if (e < m) sum += sgl_exp(x[e] - shift);
+        mine = loss_join(mine, loss_sum<R>{ most, sum });
+    }
+    _Pragma("unroll") for (int by = 16; by > 0; by /= 2)
+        mine = loss_join(mine, loss_sum<R>{ sgl_turned(mine.most, by), sgl_turned(mine.sum, by) });
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
+    __syncthreads();
+    loss_sum<R> all = warps[0];
+    for (int warp = 1; warp < WARPS; warp++) all = loss_join(all, warps[warp]);
+    const R shift = all.most == loss_least<R>() ? (R)0 : all.most;
+    if (threadIdx.x == 0) ((R *)losses)[v.first + row] = ignored ? (R)0 : sgl_log(all.sum) + shift - picked;
+    if (!v.gradient) return;
+    const R dloss = ignored ? (R)0 : ((const R *)dlosses)[v.first + row];
+    const R factor = dloss / all.sum;
+    for (int64 at = threadIdx.x * 8; at < v.pitch; at += SGLCUDA_LOSS_THREADS * 8) {
+        R x[8];
+        T::load8(v.resident ? (const void *)room : own, at, x);
+        SGL_EACH
+        {
+            const R gradient = sgl_exp(x[e] - shift) * factor - (at + e == target ? dloss : (R)0);
+            x[e] = ignored || at + e >= v.vocab ? (R)0 : gradient;
+        }
+        T::store8(own, at, x);
+    }
+}
+
+#define LOSS(T)                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(SGLCUDA_LOSS_THREADS)                                                 \
+        loss_rows_##T(void *logits, const void *targets, const void *dlosses, void *losses, sglcuda_loss_values v)     \
+    {                                                                                                                  \
+        loss_row<T>(logits, targets, dlosses, losses, v);                                                              \
+    }
+LOSS(f32)
+LOSS(f64)
+LOSS(bf16)
+LOSS(f16)
+
+/* Elements of one float dtype as those of another. */
+template <class F, class T> SGL_DEVICE void loss_convert(const void *from, void *to, long long count)
+{
+    const int64 step = (int64)gridDim.x * SGLCUDA_LOSS_CONVERT_THREADS * 8;
+    for (int64 at = ((int64)blockIdx.x * SGLCUDA_LOSS_CONVERT_THREADS + threadIdx.x) * 8; at < count; at += step) {
+        typename F::held x[8];
+        typename T::held y[8];
+        const int m = sgl_there(at, count);
+        sgl_take<F, true>(from, at, m, x);
+        SGL_EACH y[e] = op_cast<F, T>(x[e]);
+        sgl_put<T, true>(to, at, m, y);
+    }
+}
+#define CONVERT(F, T)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(SGLCUDA_LOSS_CONVERT_THREADS)                                         \
+        loss_convert_##F##_##T(const void *from, void *to, long long count)                                            \
+    {                                                                                                                  \
+        loss_convert<F, T>(from, to, count);                                                                           \
+    }
+CONVERT(f32, bf16)
+CONVERT(f32, f16)
+CONVERT(f32, f8e4m3)
+CONVERT(f32, f8e5m2)
+CONVERT(f8e4m3, bf16)
+CONVERT(f8e5m2, bf16)
