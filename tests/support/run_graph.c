@@ -1,4 +1,4 @@
-/* run_graph.c -- passes one by one, freeze, replay, on a device of its own. In and out: run_graph.h.
+/* run_graph.c -- passes one by one, freeze, replay, on the device that SGL_TESTS_DEVICE names. In and out: run_graph.h.
  *
  * Numbers of every dtype are put into and read from memory by the definition of the format, so that the library's own
  * conversions have an oracle. Four-bit integers lie two in a byte, the first in the lower half. */
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
 #include "passes/pass.h"
+#include "wire.h"
 
 /* ---- numbers in memory --------------------------------------------------------------------------------------- */
 
@@ -118,6 +118,7 @@ static void get_number(const void *at, sgl_dtype dtype, int64_t e, interp_tensor
 
 typedef struct runner {
     sglcore_env env;
+    const sglexec_device_ops *ops;
     sglexec_device *device;
     sglir_graph *placed;
     sglexec_program *program;
@@ -125,6 +126,19 @@ typedef struct runner {
     void *spaces[5];
     int64_t space_bytes[5];
 } runner;
+
+/* SGL_TESTS_DEVICE. One device of it stays open between graphs, since what opens first takes longest: a GPU's context. */
+static sgl_status find_device(sglcore_env *env, const sglexec_device_ops **ops)
+{
+    static sglcore_env kept_env;
+    static sglexec_device *kept;
+    const char *name = getenv("SGL_TESTS_DEVICE");
+    SGLCORE_TRY(sglwire_device_find(env, name != NULL ? name : "cpu", ops));
+    if ((*ops)->host_memory || kept != NULL) return SGL_OK;
+    sglcore_env_init(&kept_env, NULL, NULL, NULL, NULL);
+    sgl_status status = (*ops)->open(&kept_env, 1, &kept);
+    return status == SGL_OK ? SGL_OK : sglcore_fail(env, SGL_DEVICE, "%s", kept_env.message);
+}
 
 static const char *const optional_passes[] = { "simplify", "sections", "simplify-again", "recompute", "fuse",
                                                "schedule", NULL };
@@ -171,10 +185,10 @@ static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options 
     plan.scale = RUN_SCALE;
     plan.memory = options->memory;
     plan.mesh[SGLIR_AXIS_MICRO] = options->micro > 0 ? options->micro : 1;
-    for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = sglexec_device_cpu.native((sglir_op)op);
+    for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = r->ops->native((sglir_op)op);
     const sglpass_context context = { .env = &r->env,
                                       .plan = &plan,
-                                      .workspace = sglexec_device_cpu.workspace,
+                                      .workspace = r->ops->workspace,
                                       .give_back = options->marked_only || options->memory > 0 ? 0 : INT64_MAX };
     /* A graph of this env: what a pass frees was counted where it was asked for. */
     sglcore_text text = ir_case_print(g->env, g);
@@ -184,60 +198,113 @@ static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options 
     return options->memory > 0 ? run_pipeline(r, &context) : run_each(r, &context, options, changes);
 }
 
+/* Every byte of a block 0xFF: floats that are NaN. */
+static sgl_status fill(runner *r, void *block, int64_t bytes)
+{
+    char piece[1 << 16];
+    memset(piece, 0xFF, sizeof piece);
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof piece) {
+        const int64_t left = bytes - at, now = left < (int64_t)sizeof piece ? left : (int64_t)sizeof piece;
+        SGLCORE_TRY(r->ops->write(r->device, block, at, piece, now));
+    }
+    return SGL_OK;
+}
+
 static sgl_status make_ready(runner *r, const sglir_graph *g, const run_options *options, run_results *results)
 {
-    const sglexec_device_ops *ops = &sglexec_device_cpu;
-    SGLCORE_TRY(ops->open(&r->env, options->threads > 0 ? options->threads : 1, &r->device));
+    SGLCORE_TRY(find_device(&r->env, &r->ops));
+    SGLCORE_TRY(r->ops->open(&r->env, options->threads > 0 ? options->threads : 1, &r->device));
     SGLCORE_TRY(run_passes(r, g, options, &results->changed));
     results->bytes = sglpass_bytes(r->placed);
     if (options->placed != NULL) options->placed(r->placed);
     SGLCORE_TRY(sglexec_freeze(&r->env, r->placed, &r->program));
-    SGLCORE_TRY(ops->prepare(r->device, r->program, &r->prepared));
+    SGLCORE_TRY(r->ops->prepare(r->device, r->program, &r->prepared));
     for (int space = 1; space < 5; space++) {
         int64_t bytes = r->space_bytes[space] = r->program->space_bytes[space];
         if (bytes == 0) continue;
-        SGLCORE_TRY(ops->alloc(r->device, bytes, &r->spaces[space]));
-        memset(r->spaces[space], 0xFF, (size_t)bytes);
+        SGLCORE_TRY(r->ops->alloc(r->device, bytes, &r->spaces[space]));
+        SGLCORE_TRY(fill(r, r->spaces[space], bytes));
     }
     if (r->program->constants.count == 0) return SGL_OK;
-    memcpy(r->spaces[SGLIR_SPACE_CONST], r->program->constants.data, (size_t)r->program->constants.count);
+    return r->ops->write(r->device, r->spaces[SGLIR_SPACE_CONST], 0, r->program->constants.data,
+                         r->program->constants.count);
+}
+
+/* A copy of the operand's bytes, freed by the caller; NULL when there are none or they cannot be had. */
+static char *bytes_of(runner *r, const sglexec_operand *o, int64_t *bytes, sgl_status *status)
+{
+    int64_t count = 1;
+    for (int d = 0; d < o->rank; d++) count *= o->dims[d];
+    *bytes = sglcore_dtype_bytes((sgl_dtype)o->dtype, count);
+    *status = SGL_OK;
+    if (*bytes == 0) return NULL;
+    char *copy = malloc((size_t)*bytes);
+    *status = copy == NULL ? SGL_OUT_OF_MEMORY : r->ops->read(r->device, r->spaces[o->space], o->offset, copy, *bytes);
+    if (*status == SGL_OK) return copy;
+    free(copy);
+    return NULL;
+}
+
+static sgl_status put_port(runner *r, const sglexec_port *port, const interp *inputs)
+{
+    const char *name = sglcore_string(r->program->strings, port->name);
+    const sglexec_operand *o = &port->operand;
+    for (int i = 0; i < inputs->input_count; i++) {
+        const interp_tensor *t = &inputs->inputs[i].tensor;
+        int64_t bytes;
+        sgl_status status;
+        if (strcmp(inputs->inputs[i].name, name) != 0) continue;
+        char *copy = bytes_of(r, o, &bytes, &status);
+        for (int64_t e = 0; copy != NULL && e < t->count; e++) put_number(copy, (sgl_dtype)o->dtype, e, t);
+        if (copy != NULL) status = r->ops->write(r->device, r->spaces[o->space], o->offset, copy, bytes);
+        free(copy);
+        SGLCORE_TRY(status);
+    }
     return SGL_OK;
 }
 
-static void *operand_at(const runner *r, const sglexec_operand *o) { return (char *)r->spaces[o->space] + o->offset; }
-
-static void put_port(const runner *r, const sglexec_port *port, const interp *inputs)
-{
-    const char *name = sglcore_string(r->program->strings, port->name);
-    for (int i = 0; i < inputs->input_count; i++) {
-        const interp_tensor *t = &inputs->inputs[i].tensor;
-        if (strcmp(inputs->inputs[i].name, name) != 0) continue;
-        for (int64_t e = 0; e < t->count; e++)
-            put_number(operand_at(r, &port->operand), (sgl_dtype)port->operand.dtype, e, t);
-    }
-}
-
-static void take_port(const runner *r, const sglexec_port *port, bool update, run_results *results)
+static sgl_status take_port(runner *r, const sglexec_port *port, bool update, run_results *results)
 {
     const sglexec_operand *o = &port->operand;
+    int64_t bytes;
+    sgl_status status;
     results->items = realloc(results->items, (size_t)(results->count + 1) * sizeof *results->items);
     run_result *item = &results->items[results->count++];
     *item = (run_result){ .update = update, .tensor = interp_tensor_new((sgl_dtype)o->dtype, o->rank, o->dims) };
     snprintf(item->name, sizeof item->name, "%s", sglcore_string(r->program->strings, port->name));
-    for (int64_t e = 0; e < item->tensor.count; e++)
-        get_number(operand_at(r, o), (sgl_dtype)o->dtype, e, &item->tensor);
+    char *copy = bytes_of(r, o, &bytes, &status);
+    for (int64_t e = 0; copy != NULL && e < item->tensor.count; e++)
+        get_number(copy, (sgl_dtype)o->dtype, e, &item->tensor);
+    free(copy);
+    return status;
+}
+
+static sgl_status put_ports(runner *r, const interp *inputs)
+{
+    for (int64_t i = 0; i < r->program->feeds.count; i++) SGLCORE_TRY(put_port(r, &r->program->feeds.data[i], inputs));
+    for (int64_t i = 0; i < r->program->states.count; i++)
+        SGLCORE_TRY(put_port(r, &r->program->states.data[i], inputs));
+    return SGL_OK;
+}
+
+static sgl_status take_ports(runner *r, run_results *results)
+{
+    for (int64_t i = 0; i < r->program->fetches.count; i++)
+        SGLCORE_TRY(take_port(r, &r->program->fetches.data[i], false, results));
+    for (int64_t i = 0; i < r->program->states.count; i++)
+        SGLCORE_TRY(take_port(r, &r->program->states.data[i], true, results));
+    return SGL_OK;
 }
 
 static void close_runner(runner *r)
 {
-    const sglexec_device_ops *ops = &sglexec_device_cpu;
-    if (r->prepared != NULL) ops->release(r->device, r->prepared);
+    if (r->prepared != NULL) r->ops->release(r->device, r->prepared);
     for (int space = 1; space < 5; space++) {
-        if (r->spaces[space] != NULL) ops->free(r->device, r->spaces[space], r->space_bytes[space]);
+        if (r->spaces[space] != NULL) r->ops->free(r->device, r->spaces[space], r->space_bytes[space]);
     }
     sglexec_program_free(r->program);
     sglir_graph_free(r->placed);
-    if (r->device != NULL) ops->close(r->device);
+    if (r->device != NULL) r->ops->close(r->device);
 }
 
 run_outcome run_graph(const sglir_graph *g, run_options options, const interp *inputs, run_results *results,
@@ -248,20 +315,13 @@ run_outcome run_graph(const sglir_graph *g, run_options options, const interp *i
     *results = (run_results){ 0 };
     sglcore_env_init(&r.env, NULL, NULL, NULL, NULL);
     sgl_status status = make_ready(&r, g, &options, results);
-    if (status == SGL_OK) {
-        for (int64_t i = 0; i < r.program->feeds.count; i++) put_port(&r, &r.program->feeds.data[i], inputs);
-        for (int64_t i = 0; i < r.program->states.count; i++) put_port(&r, &r.program->states.data[i], inputs);
-    }
+    if (status == SGL_OK) status = put_ports(&r, inputs);
     int64_t allocations = r.env.allocations;
     for (int step = 0; status == SGL_OK && step < (options.steps > 0 ? options.steps : 1); step++)
-        status = sglexec_replay(&r.env, &sglexec_device_cpu, r.device, r.prepared, r.program, r.spaces, NULL, NULL);
+        status = sglexec_replay(&r.env, r.ops, r.device, r.prepared, r.program, r.spaces, NULL, NULL);
     if (status == SGL_OK && r.env.allocations != allocations)
         status = sglcore_fail(&r.env, SGL_INTERNAL, "the replay allocated");
-    if (status == SGL_OK) {
-        for (int64_t i = 0; i < r.program->fetches.count; i++)
-            take_port(&r, &r.program->fetches.data[i], false, results);
-        for (int64_t i = 0; i < r.program->states.count; i++) take_port(&r, &r.program->states.data[i], true, results);
-    }
+    if (status == SGL_OK) status = take_ports(&r, results);
     snprintf(message->text, sizeof message->text, "%s", status == SGL_OK ? "" : r.env.message);
     close_runner(&r);
     if (r.env.bytes_in_use != 0) {

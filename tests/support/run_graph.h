@@ -1,6 +1,6 @@
-/* run_graph.h -- a graph compiled and run on the CPU, with any choice of passes, held to nothing but itself.
+/* run_graph.h -- a graph compiled and run on a device, with any choice of passes, held to nothing but itself.
  *
- * In: a graph, the numbers of its inputs, which passes to leave out. Out: its fetches and the states that it updates, as
+ * In: a graph, the numbers of its inputs, which passes to leave out; the device is the CPU, or what SGL_TESTS_DEVICE names. Out: its fetches and the states that it updates, as
  * the interpreter would give them. Each pass is followed by the verifier; memory that no instruction wrote is NaN. What is
  * leaked, or left in an env, is a failure. */
 #ifndef RUN_GRAPH_H
