@@ -194,6 +194,7 @@ void sglcuda_put_tables(sglcuda_emitter *e)
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
         if (step->kind != SGLEXEC_LOAD_PIECES && step->kind != SGLEXEC_SEGMENTS) continue;
+        if (step->piece_count == 0) continue; /* of nothing, and so is the kernel */
         const sglexec_piece *pieces = &e->kernel->pieces.data[step->piece_first];
         sglcuda_put(e, "__constant__ int64 firsts%lld[] = {", (long long)i);
         for (uint32_t n = 0; n < step->piece_count; n++) sglcuda_put(e, " %lldll,", (long long)pieces[n].start);

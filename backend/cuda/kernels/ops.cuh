@@ -65,6 +65,9 @@ SGL_TWO(remainder, sgl_remainder(x, y), 0, sgl_floor_remainder((int64)x, (int64)
 SGL_TWO(maximum, (x > y || x != x ? x : y), x || y, x > y ? x : y)
 SGL_TWO(minimum, (x < y || x != x ? x : y), x &&y, x < y ? x : y)
 
+template <class T> SGL_DEVICE HELD op_accumulate(HELD x, HELD y) { return op_add<T>(x, y); }
+template <class T> SGL_DEVICE HELD op_stop_gradient(HELD x) { return x; }
+
 #define SGL_COMPARE(name, EXPRESSION)                                                                                  \
     template <class T> SGL_DEVICE uint8 op_##name(HELD x, HELD y) { return EXPRESSION; }
 SGL_COMPARE(equal, x == y)
