@@ -161,6 +161,7 @@ sgl_status sglcuda_enter(sglexec_device *device);
 /* Waits for all that was launched, and tells what went wrong meanwhile. */
 sgl_status sglcuda_wait(sglexec_device *device);
 /* The port's functions over memory (memory.c). */
+int64_t sglcuda_room(sglexec_device *device);
 sgl_status sglcuda_alloc(sglexec_device *device, int64_t bytes, void **block);
 void sglcuda_free(sglexec_device *device, void *block, int64_t bytes);
 sgl_status sglcuda_write(sglexec_device *device, void *block, int64_t offset, const void *host, int64_t bytes);

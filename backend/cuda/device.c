@@ -312,6 +312,7 @@ const sglexec_device_ops sglcuda_ops = {
     .close = cuda_close,
     .native = cuda_native,
     .workspace = cuda_workspace,
+    .room = sglcuda_room,
     .alloc = sglcuda_alloc,
     .free = sglcuda_free,
     .write = sglcuda_write,

@@ -37,6 +37,13 @@ void sglcuda_close_staging(sglexec_device *device)
     device->staging = NULL;
 }
 
+int64_t sglcuda_room(sglexec_device *device)
+{
+    size_t left = 0, all = 0;
+    if (sglcuda_enter(device) != SGL_OK || device->driver->cuMemGetInfo(&left, &all) != CUDA_SUCCESS) return 0;
+    return (int64_t)left;
+}
+
 sgl_status sglcuda_alloc(sglexec_device *device, int64_t bytes, void **block)
 {
     const sglcuda_driver *driver = device->driver;

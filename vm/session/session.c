@@ -327,10 +327,34 @@ sgl_status sglsession_ready(sgl_program *program)
     return status == SGL_OK ? sglsession_meet(program) : sglsession_lose(program->session, status);
 }
 
+static double gib(int64_t bytes) { return (double)bytes / (1 << 30); }
+
+/* Before anything is allocated: all that the program still lacks must find room. */
+static sgl_status check_room(const sgl_program *program)
+{
+    const sgl_session *session = program->session;
+    const int64_t *spaces = program->program->space_bytes;
+    if (!session->ops->room) return SGL_OK;
+    const int64_t states = session->state_planned > session->state_bytes ? session->state_planned : 0;
+    const int64_t arena = larger(session->arena_planned - session->arena_bytes, 0);
+    const int64_t own =
+        (program->io ? 0 : spaces[SGLIR_SPACE_IO]) + (program->constants ? 0 : spaces[SGLIR_SPACE_CONST]);
+    if (states + arena + own == 0) return SGL_OK;
+    const int64_t room = session->ops->room(session->device);
+    if (states + arena + own <= room) return SGL_OK;
+    return sglcore_fail(
+        &session->vm->env, SGL_OUT_OF_MEMORY,
+        "%s: device %s has %.2f GiB free, and %.2f are needed: %.2f of states, %.2f of what a step works with, %.2f "
+        "of feeds, results and constants; a bound on memory, micro-batches or a plan over more ranks make it less",
+        sglcore_string(program->program->strings, program->program->name), session->ops->name, gib(room),
+        gib(states + arena + own), gib(states), gib(arena), gib(own));
+}
+
 sgl_status sglsession_ready_memory(sgl_program *program)
 {
     sgl_session *session = program->session;
     const sglexec_program *p = program->program;
+    SGLCORE_TRY(check_room(program));
     SGLCORE_TRY(sglsession_ready_states(session));
     SGLCORE_TRY(ready_arena(session));
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
