@@ -276,6 +276,36 @@ static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t ind
                : sglcuda_fail_in(device->env, status, ready->program, &ready->program->instructions.data[index]);
 }
 
+/* Between two events of the stream. */
+static sgl_status measure_between(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5],
+                                  const CUevent events[2], int64_t *ns)
+{
+    const sglcuda_driver *driver = device->driver;
+    float ms = 0;
+    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuEventRecord(events[0], device->stream), "timing"));
+    SGLCORE_TRY(cuda_launch(device, handle, index, spaces));
+    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuEventRecord(events[1], device->stream), "timing"));
+    SGLCORE_TRY(sglcuda_wait(device));
+    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuEventElapsedTime(&ms, events[0], events[1]), "timing"));
+    *ns = (int64_t)((double)ms * 1e6);
+    return SGL_OK;
+}
+
+static sgl_status cuda_measure(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5], int64_t *ns)
+{
+    const sglcuda_driver *driver = device->driver;
+    CUevent events[2] = { NULL, NULL };
+    SGLCORE_TRY(sglcuda_enter(device));
+    sgl_status status = SGL_OK;
+    for (int i = 0; i < 2 && status == SGL_OK; i++)
+        status =
+            sglcuda_check(device->env, driver, driver->cuEventCreate(&events[i], CU_EVENT_DEFAULT), "making an event");
+    if (status == SGL_OK) status = measure_between(device, handle, index, spaces, events, ns);
+    for (int i = 0; i < 2; i++)
+        if (events[i]) (void)driver->cuEventDestroy(events[i]);
+    return status;
+}
+
 typedef struct row {
     sglexec_device *device;
     void *prepared;
@@ -321,6 +351,7 @@ const sglexec_device_ops sglcuda_ops = {
     .prepare = cuda_prepare,
     .release = cuda_release,
     .launch = cuda_launch,
+    .measure = cuda_measure,
     .run = cuda_run,
     .finish = cuda_finish,
     .describe = sglcuda_describe,

@@ -38,6 +38,8 @@ typedef struct sglexec_device_ops {
     /* Runs instruction number `index`; never control (SCAN, WHILE, COND), which replay walks, nor what ranks exchange
      * (sglexec_is_exchange). spaces: base addresses by sglir_space. */
     sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5]);
+    /* The same, waited for, with the time that it took on the device; NULL: the host's clock around launch and finish will do. */
+    sgl_status (*measure)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5], int64_t *ns);
     /* Runs `count` instructions from `first` on, of which launch could run each, in their order; NULL: launch is as good. What it
      * makes of them for the next time with the same spaces it keeps with `prepared`. */
     sgl_status (*run)(sglexec_device *device, void *prepared, uint32_t first, uint32_t count, void *const spaces[5]);

@@ -78,10 +78,15 @@ static sgl_status launch(const replayer *r, uint32_t n)
 
 static sgl_status launch_measured(const replayer *r, uint32_t n)
 {
-    int64_t start = sglcore_now_ns();
-    SGLCORE_TRY(launch(r, n));
-    SGLCORE_TRY(r->ops->finish(r->device));
-    r->profile->spent[n].ns += sglcore_now_ns() - start;
+    int64_t start = sglcore_now_ns(), ns = 0;
+    if (r->ops->measure && !sglexec_is_exchange(&r->program->instructions.data[n])) {
+        SGLCORE_TRY(r->ops->measure(r->device, r->prepared, n, r->spaces, &ns));
+    } else {
+        SGLCORE_TRY(launch(r, n));
+        SGLCORE_TRY(r->ops->finish(r->device));
+        ns = sglcore_now_ns() - start;
+    }
+    r->profile->spent[n].ns += ns;
     r->profile->spent[n].launches++;
     return SGL_OK;
 }
