@@ -1,9 +1,9 @@
 /* blas.c -- cuBLASLt: opened at a device's first product, asked once for each shape.
  *
- * In: shapes of products (blas.h). Out: descriptors, the first algorithm of the heuristic, calls. Sums are f32 (f64 of f64), never
- * TF32; an algorithm that splits a sum keeps the parts in f32 and adds them in their order, so that the same product has the
- * same bits in every run. Odd invariant: what the heuristic is told follows from the shape, the alignments and the device's kind
- * alone, so that equal programs get equal algorithms. */
+ * In: shapes of products (blas.h). Out: descriptors, the first algorithm of the heuristic, calls. Sums are f32 (f64
+ * of f64), never TF32; an algorithm that splits a sum keeps the parts in f32 and adds them in their order, so that
+ * the same product has the same bits in every run. Odd invariant: what the heuristic is told follows from the shape,
+ * the alignments and the device's kind alone, so that equal programs get equal algorithms. */
 #include <string.h>
 
 #include "backend/cuda/blas.h"
@@ -48,7 +48,7 @@ static sgl_status check(sglcore_env *env, const library *calls, cublasStatus_t s
                         what, calls->cublasLtGetStatusName(status));
 }
 
-/* ---- the library ------------------------------------------------------------------------------------------------------- */
+/* ---- the library ------------------------------------------------------------------------------------------------- */
 
 static sgl_status find_functions(sglcore_env *env, library *calls)
 {
@@ -89,7 +89,7 @@ void sglcuda_close_blas(sglexec_device *device)
     sglcore_free(device->env, blas, sizeof *blas);
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------------- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------- */
 
 static cudaDataType_t type_of(int64_t dtype)
 {
@@ -157,7 +157,7 @@ static cublasStatus_t describe_all(const library *calls, const sglcuda_matmul_sh
     return status;
 }
 
-/* ---- the heuristic ----------------------------------------------------------------------------------------------------- */
+/* ---- the heuristic ----------------------------------------------------------------------------------------------- */
 
 static cublasStatus_t prefer(const library *calls, const sglcuda_matmul_shape *s, cublasLtMatmulPreferenceOpaque_t *out)
 {
@@ -232,7 +232,7 @@ sgl_status sglcuda_matmul_find(sglexec_device *device, const sglcuda_matmul_shap
     return SGL_OK;
 }
 
-/* ---- a call ------------------------------------------------------------------------------------------------------------ */
+/* ---- a call ------------------------------------------------------------------------------------------------------ */
 
 sgl_status sglcuda_matmul_run(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr a, CUdeviceptr b,
                               CUdeviceptr c, CUdeviceptr work)

@@ -1,8 +1,9 @@
 /* blas.h -- products by cuBLASLt: a library handle per device, what its heuristic chose, one call of it.
  *
- * In: a batch of products by strides. Out: descriptors and an algorithm, found once while a program is prepared, then a call
- * without an allocation. The library counts columns first: it is given b as its first matrix and a as its second, and makes c's
- * transpose, which lies as c does. Odd invariant: descriptors live where the plan does, so none is ever destroyed. */
+ * In: a batch of products by strides. Out: descriptors and an algorithm, found once while a program is prepared,
+ * then a call without an allocation. The library counts columns first: it is given b as its first matrix and a as
+ * its second, and makes c's transpose, which lies as c does. Odd invariant: descriptors live where the plan does, so
+ * none is ever destroyed. */
 #ifndef SGLCUDA_BLAS_H
 #define SGLCUDA_BLAS_H
 
@@ -10,8 +11,8 @@
 
 #include "backend/cuda/cuda.h"
 
-/* c[run][row][column] = sum over depth of a * b; strides in elements, of a one of row and depth is 1 (or the dim has one element),
- * and so of b. Nothing but int64_t: it is hashed as bytes. */
+/* c[run][row][column] = sum over depth of a * b; strides in elements, of a one of row and depth is 1 (or the dim has
+ * one element), and so of b. Nothing but int64_t: it is hashed as bytes. */
 typedef struct sglcuda_matmul_shape {
     int64_t dtype, result; /* sgl_dtype */
     int64_t rows, columns, depth;
@@ -31,8 +32,8 @@ typedef struct sglcuda_matmul {
     bool real64, adds;
 } sglcuda_matmul;
 
-/* Fills in *matmul, at the place where it stays. *found: false where the library has no algorithm for it. Opens the library the first
- * time. Allocates; not for a launch. */
+/* Fills in *matmul, at the place where it stays. *found: false where the library has no algorithm for it. Opens the
+ * library the first time. Allocates; not for a launch. */
 sgl_status sglcuda_matmul_find(sglexec_device *device, const sglcuda_matmul_shape *shape, sglcuda_matmul *matmul,
                                bool *found);
 sgl_status sglcuda_matmul_run(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr a, CUdeviceptr b,

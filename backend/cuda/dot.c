@@ -1,9 +1,9 @@
 /* dot.c -- dot_general on the device: copies of what does not lie well, then calls of cuBLASLt or a kernel of ours.
  *
- * In: an instruction; the plan of product.c. Out: a command. The library's route: at most two copies into the workspace, then
- * one call per run of the batch. The kernel's route, for integers, most products of eight-bit floats and what the library
- * refuses: the copies and one launch. Odd invariant: the workspace is the same whichever route is taken at last, since the graph
- * is asked before any library is. */
+ * In: an instruction; the plan of product.c. Out: a command. The library's route: at most two copies into the
+ * workspace, then one call per run of the batch. The kernel's route, for integers, most products of eight-bit floats
+ * and what the library refuses: the copies and one launch. Odd invariant: the workspace is the same whichever route
+ * is taken at last, since the graph is asked before any library is. */
 #include "backend/cuda/blas.h"
 #include "backend/cuda/product.h"
 
@@ -16,7 +16,7 @@ enum {
     LINE_DEPTH = 512       /* contracted elements of which a block has two for each thread */
 };
 
-/* ---- what is to be multiplied ------------------------------------------------------------------------------------------ */
+/* ---- what is to be multiplied ------------------------------------------------------------------------------------ */
 
 static const char *const list_names[] = { "batch_a", "batch_b", "contract_a", "contract_b" };
 
@@ -58,7 +58,7 @@ static int64_t alignment_of(int64_t byte)
     return alignment;
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------ */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 static sgl_status copy_function(sglcuda_prepare *p, const sglcuda_dense_copy *copy, const sglcuda_function **function)
 {
@@ -99,7 +99,7 @@ static sgl_status place_factor(sglcuda_prepare *p, sglcuda_command *command, con
     return sglcuda_add_step(p, command, function, grid, places, 2, &copy.values, sizeof copy.values);
 }
 
-/* ---- the library's route ----------------------------------------------------------------------------------------------- */
+/* ---- the library's route ----------------------------------------------------------------------------------------- */
 
 typedef struct library_plan {
     sglcuda_command copies; /* run: NULL where there are none */
@@ -175,7 +175,7 @@ static sgl_status prepare_library(sglcuda_prepare *p, const sglcuda_product *pro
     return SGL_OK;
 }
 
-/* ---- the kernel's route ------------------------------------------------------------------------------------------------ */
+/* ---- the kernel's route ------------------------------------------------------------------------------------------ */
 
 /* Integers without their signs: the same bits. */
 static const char *kernel_name(const sglcuda_product *product, bool lines)
@@ -237,7 +237,7 @@ static sgl_status prepare_kernel(sglcuda_prepare *p, const sglcuda_product *prod
     return sglcuda_add_step(p, command, function, grid, places, 3, &v, sizeof v);
 }
 
-/* ---- the instruction --------------------------------------------------------------------------------------------------- */
+/* ---- the instruction --------------------------------------------------------------------------------------------- */
 
 sgl_status sglcuda_prepare_dot(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
 {

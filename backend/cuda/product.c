@@ -1,9 +1,10 @@
 /* product.c -- how a dot becomes calls: groups of dims, copies, runs of the batch.
  *
- * In: shapes (product.h). Out: plans of a product and of a copy. An argument is taken as it lies when its free dims and its contracted
- * dims are each one stride, and for the library one of these is 1; else it is copied. Batch dims that are one stride in all
- * arguments go in one call; of the others each makes calls of its own, or a copy, where the calls would be small. Odd
- * invariant: contracted dims are taken in the order in which they lie in that argument for which less is copied. */
+ * In: shapes (product.h). Out: plans of a product and of a copy. An argument is taken as it lies when its free dims
+ * and its contracted dims are each one stride, and for the library one of these is 1; else it is copied. Batch dims
+ * that are one stride in all arguments go in one call; of the others each makes calls of its own, or a copy, where
+ * the calls would be small. Odd invariant: contracted dims are taken in the order in which they lie in that argument
+ * for which less is copied. */
 #include <string.h>
 
 #include "backend/cuda/product.h"
@@ -19,14 +20,14 @@ enum {
 };
 /* A call takes a microsecond or two beside its work: a tenth of it for so many flops at 600 TFLOP/s. */
 static const double SMALL_CALL_FLOPS = 4e9;
-/* For sm_90, as cuBLAS itself takes by default: the parts of a split sum of two waves of 128 x 256 tiles. The least serves
- * what the library keeps beside them. */
+/* For sm_90, as cuBLAS itself takes by default: the parts of a split sum of two waves of 128 x 256 tiles. The least
+ * serves what the library keeps beside them. */
 static const int64_t MOST_LIBRARY_BYTES = 32 << 20, LEAST_LIBRARY_BYTES = 1 << 20;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t a, int64_t unit) { return (a + unit - 1) / unit * unit; }
 
-/* ---- groups of dims ------------------------------------------------------------------------------------------------- */
+/* ---- groups of dims ---------------------------------------------------------------------------------------------- */
 
 /* One argument by groups of dims. */
 typedef struct side {
@@ -102,11 +103,12 @@ static bool one_stride(const sglcuda_dims *d, int64_t *stride)
     return true;
 }
 
-/* ---- routes and copies ------------------------------------------------------------------------------------------------- */
+/* ---- routes and copies ------------------------------------------------------------------------------------------- */
 
 static bool is_eight_bit_float(sgl_dtype dtype) { return dtype == SGL_F8E4M3 || dtype == SGL_F8E5M2; }
 
-/* Of eight-bit floats the library multiplies e4m3 by e4m3, and saturates a result of eight bits, which the op does not. */
+/* Of eight-bit floats the library multiplies e4m3 by e4m3, and saturates a result of eight bits, which the op does
+ * not. */
 static sglcuda_route route_of(const sglcuda_product *p)
 {
     if (p->batch == 0 || p->rows == 0 || p->columns == 0 || p->depth == 0) return SGLCUDA_ROUTE_ZEROS;
@@ -155,7 +157,7 @@ static int64_t elements_of(const side *s)
     return product_of(&s->batch) * product_of(&s->free) * product_of(&s->contract);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 /* Batch dims without those of one element, merged where all arguments allow it. */
 void sglcuda_merge_batch(const sglcuda_product *p, sglcuda_calls *calls)
@@ -248,7 +250,7 @@ void sglcuda_call_offsets(const sglcuda_calls *calls, int64_t index, int64_t off
     }
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* What the parts of a split sum take: each tile of c as often as its depth can be cut. */
 static int64_t library_bytes(const sglcuda_product *p)
@@ -311,7 +313,7 @@ void sglcuda_product_plan(const sglcuda_dot *dot, sglcuda_product *product)
     if (copied_other < copied) *product = other;
 }
 
-/* ---- copies -------------------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* Without dims of one element, neighbours merged. */
 static void merge_source(const sglcuda_dims *source, sglcuda_dot_copy_values *v)

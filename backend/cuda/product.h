@@ -1,8 +1,10 @@
-/* product.h -- a dot seen as a batch of matrix products: what is read as it lies, what is copied first, which calls are made.
+/* product.h -- a dot seen as a batch of matrix products: what is read as it lies, what is copied first, which calls are
+ * made.
  *
- * In: dims, dtypes and the lists of a dot. Out: a plan without addresses, from shapes alone, so that the memory pass learns the
- * workspace from the graph and prepare finds the same from the program. Knows no CUDA: a test runs it anywhere. Odd invariant: where
- * the product has one column, a is the op's second argument and b its first, so that the library sees one row. */
+ * In: dims, dtypes and the lists of a dot. Out: a plan without addresses, from shapes alone, so that the memory pass
+ * learns the workspace from the graph and prepare finds the same from the program. Knows no CUDA: a test runs it
+ * anywhere. Odd invariant: where the product has one column, a is the op's second argument and b its first, so that
+ * the library sees one row. */
 #ifndef SGLCUDA_PRODUCT_H
 #define SGLCUDA_PRODUCT_H
 

@@ -1,7 +1,9 @@
-/* test_cuda_dot.c -- how the CUDA backend sees a dot: groups of dims, copies, runs and calls, by carrying a plan out on the host.
+/* test_cuda_dot.c -- how the CUDA backend sees a dot: groups of dims, copies, runs and calls, by carrying a plan out on
+ * the host.
  *
- * Random dots of small integers; what the plan's copies and calls give against sums straight from the definition; what the library
- * demands of layouts; some dots whose plan is known. The source under test is included: it knows no CUDA. */
+ * Random dots of small integers; what the plan's copies and calls give against sums straight from the definition;
+ * what the library demands of layouts; some dots whose plan is known. The source under test is included: it knows no
+ * CUDA. */
 #include "fault.h"
 
 #include <stdlib.h>

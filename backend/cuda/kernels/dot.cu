@@ -1,10 +1,11 @@
 /* dot.cu -- products that the library does not take, and copies that lay an argument out for a product.
  *
- * In: batches of matrices of any dtype through strides. Out: c, dense. dot_tiles: a block makes tiles of 64 x 64 sums, 4 x 4 a thread,
- * from shared memory; dot_lines: a block makes one sum after another along contiguous arguments, for few rows or columns.
- * Sums are held in f32 (f64, integers of as many bits); each is added in an order that follows from its depth alone. dot_copy:
- * through strides to dense, along the last dim, or by tiles where another dim is contiguous in the source. Odd invariant: integers are
- * multiplied without signs, since the low bits are the same. */
+ * In: batches of matrices of any dtype through strides. Out: c, dense. dot_tiles: a block makes tiles of 64 x 64
+ * sums, 4 x 4 a thread, from shared memory; dot_lines: a block makes one sum after another along contiguous
+ * arguments, for few rows or columns. Sums are held in f32 (f64, integers of as many bits); each is added in an
+ * order that follows from its depth alone. dot_copy: through strides to dense, along the last dim, or by tiles where
+ * another dim is contiguous in the source. Odd invariant: integers are multiplied without signs, since the low bits
+ * are the same. */
 #include "dtypes.cuh"
 #include "dot.h"
 
@@ -26,8 +27,8 @@ SGL_DEVICE void sgl_batch_at(const sglcuda_dot_values &v, int64 index, int64 &a,
     }
 }
 
-/* A tile, free x depth, into shared memory as [depth][free]; zeros beyond the edges. Neighbouring threads read along the
- * contiguous dim. */
+/* A tile, free x depth, into shared memory as [depth][free]; zeros beyond the edges. Neighbouring threads read along
+ * the contiguous dim. */
 template <class T, class S>
 SGL_DEVICE void sgl_load_tile(S (*to)[SGLCUDA_DOT_TILE + 1], const void *from, int64 first, int64 free_stride,
                               int64 depth_stride, int64 free_left, int64 depth_left)
@@ -147,10 +148,10 @@ DOT(lines, u16, u16, u16, uint32)
 DOT(lines, u8, u8, u8, uint32)
 DOT(lines, i4, i4, i4, uint32)
 
-/* ---- copies --------------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-/* Where the row-major element `index` of the dense side lies in the source. I: an index type as narrow as the count allows, since
- * a division of 64 bits takes longer than the copy. */
+/* Where the row-major element `index` of the dense side lies in the source. I: an index type as narrow as the count
+ * allows, since a division of 64 bits takes longer than the copy. */
 template <class I> SGL_DEVICE int64 sgl_source_at(const sglcuda_dot_copy_values &v, I index)
 {
     int64 at = 0;
@@ -172,7 +173,8 @@ template <class U, class I> SGL_DEVICE void sgl_copy_rows(U *to, const U *from, 
 }
 
 /* Where a tile begins: the dims beside `fast` and the last, then the tile's own corner. */
-SGL_DEVICE void sgl_tile_at(const sglcuda_dot_copy_values &v, int64 tile, int64 &fast, int64 &last, int64 &from, int64 &to)
+SGL_DEVICE void sgl_tile_at(const sglcuda_dot_copy_values &v, int64 tile, int64 &fast, int64 &last, int64 &from,
+                            int64 &to)
 {
     last = tile % v.last_tiles * SGLCUDA_DOT_COPY_TILE;
     tile /= v.last_tiles;
@@ -213,7 +215,7 @@ template <class U> SGL_DEVICE void sgl_copy_tiles(U *to, const U *from, const sg
 
 #define COPY_ROWS(BITS, U)                                                                                             \
     extern "C" __global__ void __launch_bounds__(SGLCUDA_DOT_THREADS)                                                  \
-        dot_copy_rows_##BITS(const U *from, U *to, sglcuda_dot_copy_values v)                                              \
+        dot_copy_rows_##BITS(const U *from, U *to, sglcuda_dot_copy_values v)                                          \
     {                                                                                                                  \
         if (v.count <= 0x7fffffff)                                                                                     \
             sgl_copy_rows<U, uint32>(to, from, v);                                                                     \
@@ -222,7 +224,7 @@ template <class U> SGL_DEVICE void sgl_copy_tiles(U *to, const U *from, const sg
     }
 #define COPY_TILES(BITS, U)                                                                                            \
     extern "C" __global__ void __launch_bounds__(SGLCUDA_DOT_THREADS)                                                  \
-        dot_copy_tiles_##BITS(const U *from, U *to, sglcuda_dot_copy_values v)                                             \
+        dot_copy_tiles_##BITS(const U *from, U *to, sglcuda_dot_copy_values v)                                         \
     {                                                                                                                  \
         sgl_copy_tiles<U>(to, from, v);                                                                                \
     }

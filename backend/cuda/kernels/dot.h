@@ -1,7 +1,7 @@
 /* dot.h -- what dot.c and the kernels of dot.cu say to each other: sizes of tiles, structs of values.
  *
- * Plain C for both compilers. Odd invariant: a kernel takes its pointers first, in the order (from, to) or (a, b, c), then one of
- * these structs by value. */
+ * Plain C for both compilers. Odd invariant: a kernel takes its pointers first, in the order (from, to) or (a, b,
+ * c), then one of these structs by value. */
 #ifndef SGLCUDA_KERNELS_DOT_H
 #define SGLCUDA_KERNELS_DOT_H
 
