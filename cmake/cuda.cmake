@@ -24,6 +24,9 @@ set(SGL_CUDA_FLAGS -std=c++17 --fmad=false ${SGL_CUDA_ARCHITECTURES})
 if(SGL_WERROR)
   list(APPEND SGL_CUDA_FLAGS -Werror all-warnings)
 endif()
+if(SGL_TESTS) # tests/cuda/image.c looks for kernels in fatbins
+  list(APPEND SGL_CUDA_FLAGS -no-compress)
+endif()
 
 # nvcc needs a C++ compiler of the host, of a version that it knows: one small kernel shows whether all of it is there.
 if(SGL_CUDA_INCLUDE AND NOT DEFINED SGL_NVCC_WORKS)
@@ -103,11 +106,14 @@ const sglcuda_embedded sglcuda_prelude[] = {
 set_source_files_properties(${SGL_CUDA_EMBEDDED} PROPERTIES OBJECT_DEPENDS "${parts}")
 
 # ---- the module -----------------------------------------------------------------------------------------------------
+# The objects serve the module, and tests of what the module hides.
 file(GLOB SGL_CUDA_SOURCES CONFIGURE_DEPENDS backend/cuda/*.c)
-add_library(sgl_cuda MODULE ${SGL_CUDA_SOURCES} ${SGL_CUDA_EMBEDDED})
-target_include_directories(sgl_cuda PRIVATE vm .)
-target_include_directories(sgl_cuda SYSTEM PRIVATE ${SGL_CUDA_INCLUDE})
-target_compile_definitions(sgl_cuda PRIVATE SGLCUDA_TOOLKIT="${SGL_CUDA_LIBRARIES}")
+add_library(sgl_cuda_objects OBJECT ${SGL_CUDA_SOURCES} ${SGL_CUDA_EMBEDDED})
+target_include_directories(sgl_cuda_objects PRIVATE vm .)
+target_include_directories(sgl_cuda_objects SYSTEM PRIVATE ${SGL_CUDA_INCLUDE})
+target_compile_definitions(sgl_cuda_objects PRIVATE SGLCUDA_TOOLKIT="${SGL_CUDA_LIBRARIES}")
+set_target_properties(sgl_cuda_objects PROPERTIES C_VISIBILITY_PRESET hidden)
+add_library(sgl_cuda MODULE $<TARGET_OBJECTS:sgl_cuda_objects>)
 # Of the archive only what is needed comes along, and none of its names leaves the module.
 target_link_libraries(sgl_cuda PRIVATE $<TARGET_FILE:sgl_static> ${SGL_XXHASH_ARCHIVE} ${SGL_SYSTEM_LIBRARIES})
 add_dependencies(sgl_cuda sgl_static)
@@ -115,5 +121,5 @@ target_link_options(sgl_cuda PRIVATE -Wl,--exclude-libs,ALL)
 if(NOT SGL_SANITIZE)
   target_link_options(sgl_cuda PRIVATE -Wl,-z,defs)
 endif()
-set_target_properties(sgl_cuda PROPERTIES OUTPUT_NAME sgl_cuda C_VISIBILITY_PRESET hidden)
+set_target_properties(sgl_cuda PROPERTIES OUTPUT_NAME sgl_cuda LINKER_LANGUAGE C)
 install(TARGETS sgl_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
