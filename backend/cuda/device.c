@@ -126,7 +126,8 @@ static bool cuda_native(sglir_op op)
     case SGLIR_OP_GELU:
     case SGLIR_OP_GELU_GRAD:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
-    case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return true;
+    case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD:
+    case SGLIR_OP_TOP_K: return true;
     default: return false;
     }
 }
@@ -140,7 +141,8 @@ static int64_t cuda_workspace(const sglir_graph *g, sglir_id id)
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return sglcuda_loss_workspace(g, node);
     case SGLIR_OP_SCATTER_ADD: return sglcuda_scatter_workspace(g, node);
-    case SGLIR_OP_SORT: return sglcuda_sort_workspace(g, node);
+    case SGLIR_OP_SORT:
+    case SGLIR_OP_TOP_K: return sglcuda_sort_workspace(g, node);
     case SGLIR_OP_RECURRENCE:
     case SGLIR_OP_CUMULATIVE_SUM:
     case SGLIR_OP_ARGMAX:
@@ -176,7 +178,8 @@ static sglcuda_prepare_fn family_of(sglir_op op)
     case SGLIR_OP_TAKE_ALONG:
     case SGLIR_OP_ADD_ALONG: return sglcuda_prepare_along;
     case SGLIR_OP_REDUCE_PROD: return sglcuda_prepare_prod;
-    case SGLIR_OP_SORT: return sglcuda_prepare_sort;
+    case SGLIR_OP_SORT:
+    case SGLIR_OP_TOP_K: return sglcuda_prepare_sort;
     case SGLIR_OP_WINDOWS:
     case SGLIR_OP_WINDOWS_ADD: return sglcuda_prepare_windows;
     default: break;
