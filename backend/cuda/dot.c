@@ -171,7 +171,13 @@ static sgl_status prepare_library(sglcuda_prepare *p, const sglcuda_product *pro
                          .calls = product->calls };
     const sglcuda_matmul_shape shape = shape_of(product, l);
     SGLCORE_TRY(sglcuda_matmul_find(p->device, &shape, &l->matmul, taken));
-    if (*taken) *command = (sglcuda_command){ .run = run_library, .plan = l };
+    if (*taken)
+        *command = (sglcuda_command){ .run = run_library, .plan = l };
+    else
+        sglcore_log(p->env, SGL_LOG_INFO,
+                    "cuda: cuBLASLt has no algorithm for %s [%lld,%lld] x [%lld,%lld]; a slower kernel takes it",
+                    sgl_dtype_name(product->dtype), (long long)shape.rows, (long long)shape.depth,
+                    (long long)shape.depth, (long long)shape.columns);
     return SGL_OK;
 }
 

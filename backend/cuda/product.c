@@ -10,15 +10,15 @@
 #include "backend/cuda/product.h"
 
 enum {
-    MOST_RUN = 65535, /* products of one call: blocks that a grid has along its third axis */
-    MOST_CALLS =
-        1024,      /* of one dot; beyond, a kernel that takes any batch is faster than launches of half a microsecond */
-    FEW_CALLS = 4, /* so many are made rather than a copy, however small */
+    MOST_RUN = 65535,     /* products of one call: blocks that a grid has along its third axis */
+    MOST_CALLS = 1024,    /* of one dot; beyond, the kernel that takes any batch at once */
+    FEW_CALLS = 4,        /* so many are made rather than a copy, however small */
     EIGHT_BIT_UNIT = 16,  /* the library takes eight-bit floats whose extents and strides are multiples of 16 bytes */
     SPLIT_TILE = 64,      /* the smallest tile of c, and depth, of which the library splits a sum */
     LEAST_COPY_EXTENT = 8 /* of the two dims of a tile; below it most of the tile would be empty */
 };
-/* A call takes a microsecond or two beside its work: a tenth of it for so many flops at 600 TFLOP/s. */
+/* A call of fewer ends within some microseconds, of which its start, and the multiprocessors that its last tiles leave
+ * idle, are no small part. */
 static const double SMALL_CALL_FLOPS = 4e9;
 /* For sm_90, as cuBLAS itself takes by default: the parts of a split sum of two waves of 128 x 256 tiles. The least
  * serves what the library keeps beside them. */
