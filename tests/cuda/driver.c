@@ -1,7 +1,8 @@
 /* driver.c -- a driver of a GPU that is not there, as libcuda.so.1: what the CUDA backend asks of a driver can be tested
  * on any machine, all but what kernels compute.
  *
- * In: the calls of backend/cuda/library.h. Out: memory is the host's, fills and copies are made, a launch is held against
+ * In: the calls of backend/cuda/library.h. Out: memory is the host's, fills and copies are made (those of a capture at
+ * once, and not when the graph is launched), a launch is held against
  * what a GPU demands and computes nothing: a current context, a handle, dimensions in range, shared memory that was asked for, as many
  * bytes of arguments as the kernel takes (told by the kernel's own ELF image), pointers into blocks that are there. SGL_TESTS_DRIVER
  * has words: "old", "none" (no GPU), "early" (compute capability 7.5), "two" (GPUs), "small" (64 KiB of memory), "broken" (each wait says that a
@@ -48,7 +49,13 @@ struct CUctx_st {
     int users;
 };
 struct CUstream_st {
-    int number;
+    int captures;
+};
+struct CUgraph_st {
+    int none;
+};
+struct CUgraphExec_st {
+    int none;
 };
 struct CUevent_st {
     int recorded;
@@ -57,7 +64,7 @@ struct CUevent_st {
 static struct CUctx_st contexts[2];
 static _Thread_local CUcontext current;
 static block blocks[MOST_BLOCKS];
-static int block_count, module_count, stream_count, event_count, pinned_count;
+static int block_count, module_count, stream_count, event_count, pinned_count, graph_count;
 static size_t bytes_taken;
 
 static int told(const char *word)
@@ -178,6 +185,7 @@ DRIVER cuDevicePrimaryCtxRelease(CUdevice device)
     if (module_count > 0) stop("a module is left");
     if (stream_count > 0) stop("a stream is left");
     if (event_count > 0) stop("an event is left");
+    if (graph_count > 0) stop("a graph is left");
     if (pinned_count > 0) stop("pinned memory is left");
     return CUDA_SUCCESS;
 }
@@ -330,8 +338,8 @@ DRIVER cuStreamDestroy(CUstream stream)
 
 DRIVER cuStreamSynchronize(CUstream stream)
 {
-    (void)stream;
     HERE;
+    if (stream->captures) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a host that waits for what never runs */
     return told("broken") ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -387,38 +395,54 @@ DRIVER cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 
 DRIVER cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 {
-    (void)stream, (void)mode;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    (void)mode;
+    HERE;
+    if (stream == NULL || stream->captures) return CUDA_ERROR_ILLEGAL_STATE;
+    stream->captures = 1;
+    return CUDA_SUCCESS;
 }
 
 DRIVER cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-    (void)stream, (void)graph;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    HERE;
+    *graph = NULL;
+    if (!stream->captures) return CUDA_ERROR_ILLEGAL_STATE;
+    stream->captures = 0;
+    *graph = calloc(1, sizeof **graph);
+    graph_count += *graph != NULL;
+    return *graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 DRIVER cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
-    (void)exec, (void)graph, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    (void)flags;
+    HERE;
+    if (graph == NULL) return CUDA_ERROR_INVALID_VALUE;
+    *exec = calloc(1, sizeof **exec);
+    graph_count += *exec != NULL;
+    return *exec != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 DRIVER cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    (void)exec, (void)stream;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    HERE;
+    return exec != NULL && stream != NULL && !stream->captures ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 DRIVER cuGraphDestroy(CUgraph graph)
 {
-    (void)graph;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    HERE;
+    free(graph);
+    graph_count--;
+    return CUDA_SUCCESS;
 }
 
 DRIVER cuGraphExecDestroy(CUgraphExec exec)
 {
-    (void)exec;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    HERE;
+    free(exec);
+    graph_count--;
+    return CUDA_SUCCESS;
 }
 
 /* ---- modules and launches ------------------------------------------------------------------------------------------------ */

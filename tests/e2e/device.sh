@@ -1,0 +1,42 @@
+#!/bin/sh
+# The device cuda where something is missing: the module, its build, the driver, a GPU: a status of 1 at once, and a message
+# that says what to do; doctor tells the same and goes on. With a driver but no GPU behind it (tests/cuda) a script is
+# traced, compiled and launched to its end: all but the numbers.
+. "$ROOT/tests/e2e/common.sh"
+
+lacks() { # TEXT...: train on cuda fails with these, and so says doctor
+    refused 1 "$@" -- train "$GPT2" --device cuda --steps 1
+    run 0 doctor
+    says out 'device cuda' 'cannot be opened: device cuda: ' 'device null' "$1"
+}
+
+refused 1 "there is no device 'cudda'; this build has cpu, cuda and null; did you mean 'cuda'?" -- train "$GPT2" --device cudda
+
+export SGL_MODULES="$MODULES/foreign"
+lacks "$MODULES/foreign/libsgl_cuda.so is of another build of sgl"
+export SGL_MODULES="$MODULES/bare"
+lacks "$MODULES/bare/libsgl_cuda.so is of another build of sgl"
+export SGL_MODULES=nowhere
+lacks 'nowhere/libsgl_cuda.so: cannot open shared object file'
+unset SGL_MODULES
+
+# What is found nowhere, SGL_MODULES aside: a copy of the command where no module lies beside it.
+mkdir -p alone/bin
+cp "$SGL" alone/bin/sgl
+status=0
+alone/bin/sgl train "$GPT2" --device cuda >out 2>err || status=$?
+[ $status -eq 1 ] || fail "without a module: status $status"
+says err 'there is no libsgl_cuda.so beside the library: it is built where the CUDA toolkit is (nvcc)' SGL_MODULES
+
+[ -e "${SGL%/*}/libsgl_cuda.so" ] || {
+    echo "no CUDA toolkit: the module is not built, and nothing more is tested" >&2
+    exit 0
+}
+if ! ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
+    lacks 'there is no driver of an NVIDIA GPU on this machine: libcuda.so.1'
+fi
+export LD_LIBRARY_PATH="$DRIVER${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+SGL_TESTS_DRIVER=old lacks 'the driver is of CUDA 11.8, and this module of CUDA'
+SGL_TESTS_DRIVER=none lacks 'no GPU that it may use'
+SGL_TESTS_DRIVER=early lacks 'compute capability 7.5'
+SGL_CUDA_DEVICE=1 lacks 'SGL_CUDA_DEVICE is 1, and there are 1 GPUs'
