@@ -1,21 +1,26 @@
 /* command_graph.c -- `sgl graph`, `sgl memory`, `sgl plan`, `sgl doctor`: seeing before running.
  *
  * Comes in: a script. Goes out: its graph after any pass, the memory of its frozen program, or what a rank of many has
- * of it. Nothing is computed and no memory is taken: the programs are planned as for the CPU, however large. */
+ * of it. Nothing is computed and no memory is taken: the programs are planned as for a device, which need not be on this
+ * machine, however large they are. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dsl/command_ranks.h"
 
-/* Which rank's, of which mesh. */
+/* Which rank's, of which mesh, as planned for which device. */
 typedef struct look_ranks {
     command_ranks ranks;
     int64_t rank;
+    const char *device;
 } look_ranks;
 
 #define LOOK_OPTIONS(o)                                                                                                \
-    COMMAND_MESH_OPTION((o).ranks), { "--rank", 'i', &(o).rank, "R", "that of rank R of the mesh (default 0)" }
+    COMMAND_MESH_OPTION((o).ranks), { "--rank", 'i', &(o).rank, "R", "that of rank R of the mesh (default 0)" },       \
+    {                                                                                                                  \
+        "--device", 's', &(o).device, "NAME", "as planned for cpu (default) or cuda, which need not be here"           \
+    }
 
 typedef struct look {
     sgl_vm *vm;
@@ -53,7 +58,7 @@ static sgl_status open_look(look *l, const command_settings *settings, const loo
     const int rank = (int)(ranks->rank < INT32_MAX ? ranks->rank : INT32_MAX);
     sgl_status status = sgl_load_file(l->vm, l->script, settings->list, settings->count, &l->job);
     if (status == SGL_OK) status = command_plan(l->job, which, meshed, &l->plan);
-    if (status == SGL_OK) status = sgl_session_new(l->vm, "cpu", &l->session);
+    if (status == SGL_OK) status = sgl_session_look(l->vm, ranks->device, &l->session);
     if (status == SGL_OK) status = sgl_session_plan_rank(l->session, rank);
     if (status == SGL_OK) status = sgl_job_graph(l->job, which, &l->graph);
     if (status == SGL_NOT_FOUND && l->session) status = sgl_fail(l->vm, status, COMMAND_NO_GRAPH, l->script, which);
@@ -64,13 +69,15 @@ int command_graph(int argc, char **argv)
 {
     command_settings settings = { 0 };
     const char *after = "", *format = "text", *which = "train";
-    bool kernels = false;
+    bool program_wanted = false, kernels = false;
     look_ranks ranks = { 0 };
     const command_option options[] = {
         { "--after", 's', &after, "PASS", "the graph after this pass, or 'all' (default: as traced)" },
         { "--format", 's', &format, "FORMAT", "text (default) or dot" },
         { "--graph", 's', &which, "NAME", "train (default), eval, decode, init, few, text or export" },
-        { "--program", 'b', &kernels, "", "the frozen program instead: instructions, places, script lines" },
+        { "--program", 'b', &program_wanted, "", "the frozen program instead: instructions, places, script lines" },
+        { "--kernels", 'b', &kernels, "",
+          "the same with each fused kernel described, and its source where the device compiles one" },
         LOOK_OPTIONS(ranks),
         { "--set", 'k', &settings, "key=value", "a field of the script's sgl.config; any number of times" },
         { 0 },
@@ -85,18 +92,21 @@ int command_graph(int argc, char **argv)
     look l = { 0 };
     int code = begin_look(&l, &c, argc, argv, &ranks, &settings);
     if (!l.vm) return code;
-    if (kernels && (*after || strcmp(format, "text") != 0)) {
+    const bool fused = kernels && strcmp(after, "fuse") == 0; /* what --kernels means anyway */
+    if ((program_wanted || kernels) && ((*after && !fused) || strcmp(format, "text") != 0)) {
         fprintf(stderr,
-                "sgl graph: --program is what comes after all passes, as text: it goes with neither --after nor "
-                "--format; `sgl graph --help` tells more\n");
+                "sgl graph: %s is what comes after all passes, as text: it goes with neither --after nor "
+                "--format; `sgl graph --help` tells more\n",
+                kernels ? "--kernels" : "--program");
         sgl_close(l.vm);
         return COMMAND_USAGE;
     }
     sgl_status status = open_look(&l, &settings, &ranks, which);
     sgl_program *program = NULL;
-    if (status == SGL_OK && kernels) {
+    if (status == SGL_OK && (program_wanted || kernels)) {
         status = sgl_freeze(l.session, l.graph, l.plan, &program);
-        if (status == SGL_OK) status = sgl_program_report(program, "program", "text", command_write, stdout);
+        if (status == SGL_OK)
+            status = sgl_program_report(program, kernels ? "kernels" : "program", "text", command_write, stdout);
     } else if (status == SGL_OK) {
         status = sgl_graph_print(l.session, l.graph, l.plan, after, format, command_write, stdout);
     }

@@ -479,7 +479,7 @@ int command_train(int argc, char **argv)
         { "--eval-every", 'i', &o.eval_every, "N", "held-out loss every N steps, 0: at the end alone" },
         { "--log", 's', &o.log, "FILE",
           "one JSON object per step; of several ranks that of rank 0, or with %r, which stands for the rank, of each" },
-        { "--device", 's', &o.device, "NAME", "cpu (default) or null (plans, computes nothing)" },
+        { "--device", 's', &o.device, "NAME", "cpu (default), cuda, or null (plans, computes nothing)" },
         { "--memory", 's', &o.memory, "BYTES",
           "a bound, such as 2GiB: what does not fit is made again in the backward instead of being kept" },
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core); results do not depend on it" },

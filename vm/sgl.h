@@ -286,8 +286,10 @@ SGL_API const char *sgl_axis_name(int index);
 typedef struct sgl_session sgl_session;
 typedef struct sgl_program sgl_program;
 
-/* device: "cpu" or "null" (plans everything, computes nothing). */
+/* device: "cpu", "cuda" or "null" (plans everything, computes nothing). */
 SGL_API sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session);
+/* A session that plans as for the device and computes nothing, as on "null": the device need not be on this machine. */
+SGL_API sgl_status sgl_session_look(sgl_vm *vm, const char *device, sgl_session **session);
 /* 0 for a device that computes nothing: what is read from it is zeros, its steps have no loss, and saving is UNSUPPORTED. */
 SGL_API int sgl_session_computes(const sgl_session *session);
 SGL_API void sgl_session_free(sgl_session *session); /* frees its programs too */
@@ -411,7 +413,7 @@ SGL_API sgl_status sgl_foresee(sgl_session *session, const sgl_graph *graph, con
                                const sgl_machine *machine, sgl_foresight *foresight);
 /* kind: "memory" (format "text", "json", "svg"), "program" (format "text": every instruction with line, kernel, slot; format
  * "json": the same as data, below), "kernels" (format "text": the program's text with each fused kernel described, step by
- * step, under the first instruction that launches it), "plan" (format "text", and "json", below: what this rank of the plan's mesh
+ * step, under the first instruction that launches it, and with its source where the device compiles one), "plan" (format "text", and "json", below: what this rank of the plan's mesh
  * holds and exchanges), "summary" (format "json": counts, bytes, flops).
  *
  * The program as JSON; a number of bytes or an offset is a whole number, `flops` and `bytes` of an instruction, the

@@ -192,6 +192,7 @@ sgl_status sglcuda_check(sglcore_env *env, const sglcuda_driver *driver, CUresul
 /* ---- the families of commands ---- */
 sgl_status sglcuda_prepare_fused(sglcuda_prepare *p, const sglexec_instruction *i,
                                  sglcuda_command *command); /* fused.c */
+sgl_status sglcuda_print_source(sglcore_env *env, const sglexec_program *program, uint32_t index, sglcore_text *text);
 sgl_status sglcuda_prepare_single(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 sgl_status sglcuda_prepare_loss(sglcuda_prepare *p, const sglexec_instruction *i,
                                 sglcuda_command *command);                                                  /* loss.c */

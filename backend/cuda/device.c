@@ -351,6 +351,7 @@ const sglexec_device_ops sglcuda_ops = {
     .write = sglcuda_write,
     .read = sglcuda_read,
     .copy = sglcuda_copy,
+    .source = sglcuda_print_source,
     .prepare = cuda_prepare,
     .release = cuda_release,
     .launch = cuda_launch,

@@ -55,6 +55,19 @@ sgl_status sglcuda_prepare_single(sglcuda_prepare *p, const sglexec_instruction 
     return prepare_kernel(p, i, kernel, command);
 }
 
+/* ---- for people --------------------------------------------------------------------------------------------------- */
+
+sgl_status sglcuda_print_source(sglcore_env *env, const sglexec_program *program, uint32_t index, sglcore_text *text)
+{
+    const sglexec_instruction *i = &program->instructions.data[index];
+    sglcuda_emitted emitted;
+    sgl_status status = sglcuda_emit(env, &program->kernels.data[i->kernel], sglcuda_operand(program, i, 0),
+                                     (int)(i->arg_count + i->result_count), &emitted);
+    if (status == SGL_OK) status = sglcore_text_bytes(env, text, emitted.text.data, (size_t)emitted.text.count);
+    sglcore_text_free(env, &emitted.text);
+    return status;
+}
+
 /* ---- workspace ---------------------------------------------------------------------------------------------------- */
 
 static bool has_sums(const sglir_graph *g, const sglir_node *fused)

@@ -451,7 +451,7 @@ static void test_replay_needs_them(void **state)
     g.ops.blank = true;
     assert_int_equal(sglexec_replay(&env, &g.ops, g.device, g.prepared, g.program, g.spaces, NULL, NULL), SGL_OK);
     sglcore_text listing = { 0 };
-    assert_int_equal(sglexec_program_print(g.program, false, &listing), SGL_OK);
+    assert_int_equal(sglexec_program_print(g.program, false, NULL, &listing), SGL_OK);
     assert_non_null(strstr(listing.data, "all_reduce over dp f32[4,3]@"));
     sglcore_text_free(&env, &listing);
     net_rig_close(&g);

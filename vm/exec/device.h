@@ -31,6 +31,8 @@ typedef struct sglexec_device_ops {
     sgl_status (*read)(sglexec_device *device, const void *block, int64_t offset, void *host, int64_t bytes);
     sgl_status (*copy)(sglexec_device *device, void *to, const void *from, int64_t bytes);
 
+    /* What it compiles of a FUSED instruction, for people to read; NULL: nothing. Needs no open device. */
+    sgl_status (*source)(sglcore_env *env, const sglexec_program *program, uint32_t index, sglcore_text *text);
     /* Compiles the program's kernels; *prepared lives until release. */
     sgl_status (*prepare)(sglexec_device *device, const sglexec_program *program, void **prepared);
     void (*release)(sglexec_device *device, void *prepared);

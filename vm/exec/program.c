@@ -103,11 +103,21 @@ sgl_status sglexec_origin_print(const sglexec_program *p, uint32_t origin, sglco
     return SGL_OK;
 }
 
-/* The description, indented by so many blanks. */
-static sgl_status print_kernel(const sglexec_program *p, uint32_t kernel, int indent, sglcore_text *text)
+typedef struct listing {
+    const sglexec_program *p;
+    sglcore_text *text;
+    bool kernels; /* to be described */
+    sglexec_source_fn source;
+    uint32_t described; /* so many: kernels are numbered in the order of their first instructions */
+} listing;
+
+/* The description of instruction n's kernel and its source, indented by so many blanks. */
+static sgl_status print_kernel(const listing *l, uint32_t n, int indent)
 {
-    sglcore_text one = { 0 };
-    sgl_status status = sglexec_kernel_print(p->env, &p->kernels.data[kernel], &one);
+    const sglexec_program *p = l->p;
+    sglcore_text one = { 0 }, *text = l->text;
+    sgl_status status = sglexec_kernel_print(p->env, &p->kernels.data[p->instructions.data[n].kernel], &one);
+    if (status == SGL_OK && l->source) status = l->source(p->env, p, n, &one);
     for (const char *line = one.data; status == SGL_OK && *line;) {
         size_t bytes = strcspn(line, "\n") + 1; /* every line is ended */
         status = sglcore_text_add(p->env, text, "%*s", indent, "");
@@ -117,13 +127,6 @@ static sgl_status print_kernel(const sglexec_program *p, uint32_t kernel, int in
     sglcore_text_free(p->env, &one);
     return status;
 }
-
-typedef struct listing {
-    const sglexec_program *p;
-    sglcore_text *text;
-    bool kernels;       /* to be described */
-    uint32_t described; /* so many: kernels are numbered in the order of their first instructions */
-} listing;
 
 static sgl_status print_instruction(listing *l, uint32_t n, int depth)
 {
@@ -152,7 +155,7 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
     SGLCORE_TRY(sglcore_text_add(p->env, l->text, "\n"));
     if (!l->kernels || i->op != SGLIR_OP_FUSED || i->kernel != l->described) return SGL_OK;
     l->described++;
-    return print_kernel(p, i->kernel, depth * 2 + 9, l->text);
+    return print_kernel(l, n, depth * 2 + 9);
 }
 
 /* Between two blocks of one instruction. */
@@ -191,7 +194,8 @@ static sgl_status print_ports(const sglexec_program *p, const char *word, const 
     return SGL_OK;
 }
 
-sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, sglcore_text *text)
+sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, sglexec_source_fn source,
+                                 sglcore_text *text)
 {
     SGLCORE_TRY(sglcore_text_add(
         program->env, text,
@@ -203,6 +207,6 @@ sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, s
     SGLCORE_TRY(print_ports(program, "feed", program->feeds.data, program->feeds.count, text));
     SGLCORE_TRY(print_ports(program, "fetch", program->fetches.data, program->fetches.count, text));
     SGLCORE_TRY(print_ports(program, "state", program->states.data, program->states.count, text));
-    listing all = { .p = program, .text = text, .kernels = kernels };
+    listing all = { .p = program, .text = text, .kernels = kernels, .source = source };
     return print_block(&all, 0, 0);
 }

@@ -88,8 +88,11 @@ void sglexec_program_free(sglexec_program *program);
 /* The bytes of a number in a dtype, rounded to it; at most 8, and half of one for i4. */
 sgl_status sglexec_put_number(sglcore_env *env, sgl_dtype dtype, double value, char *at);
 /* One line per instruction: op or kernel, operands with places, script line. With kernels: each described under the first
- * instruction that launches it. */
-sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, sglcore_text *text);
+ * instruction that launches it, with its source where a device has one (exec/device.h; NULL: it has none). */
+typedef sgl_status (*sglexec_source_fn)(sglcore_env *env, const sglexec_program *program, uint32_t index,
+                                        sglcore_text *text);
+sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, sglexec_source_fn source,
+                                 sglcore_text *text);
 /* The same as JSON, of the shape that sgl.h tells at sgl_program_report. */
 sgl_status sglexec_program_json(const sglexec_program *program, sglcore_text *text);
 /* The member "kernels", described one after another. */

@@ -300,11 +300,11 @@ sgl_status sgl_program_report(const sgl_program *program, const char *kind, cons
     else if (strcmp(kind, "profile") == 0)
         status = report_profile(program, format, &text);
     else if (strcmp(kind, "program") == 0 && strcmp(format, "text") == 0)
-        status = sglexec_program_print(program->program, false, &text);
+        status = sglexec_program_print(program->program, false, NULL, &text);
     else if (strcmp(kind, "program") == 0 && strcmp(format, "json") == 0)
         status = sglexec_program_json(program->program, &text);
     else if (strcmp(kind, "kernels") == 0 && strcmp(format, "text") == 0)
-        status = sglexec_program_print(program->program, true, &text);
+        status = sglexec_program_print(program->program, true, program->session->ops->source, &text);
     else if (strcmp(kind, "plan") == 0)
         status = sglsession_report_plan(program, format, &text);
     else if (strcmp(kind, "summary") == 0 && strcmp(format, "json") == 0)

@@ -12,16 +12,24 @@
 
 /* ---- the session ---------------------------------------------------------------------------------------------- */
 
-sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
+/* looks: it plans as for the device, which is not opened. */
+static sgl_status make_session(sgl_vm *vm, const char *device, bool looks, sgl_session **session)
 {
-    SGLSESSION_NEEDS(vm && session, vm, "vm or session is NULL");
-    *session = NULL;
-    const sglexec_device_ops *ops = NULL;
+    const sglexec_device_ops *ops = NULL, *blank = NULL;
     SGLCORE_TRY(sglwire_device_find(&vm->env, device ? device : sglwire_device(0), &ops));
+    if (looks) SGLCORE_TRY(sglwire_device_find(&vm->env, "null", &blank));
     sgl_session *made = sglcore_alloc_zero(&vm->env, sizeof *made);
     if (!made) return SGL_OUT_OF_MEMORY;
     made->vm = vm;
     made->ops = ops;
+    if (looks) {
+        made->looking = *blank;
+        made->looking.name = ops->name;
+        made->looking.native = ops->native;
+        made->looking.workspace = ops->workspace;
+        made->looking.source = ops->source;
+        made->ops = ops = &made->looking;
+    }
     made->world = (sglsession_world){ .ranks = 1, .told_by = -1 };
     sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
     if (status != SGL_OK) {
@@ -31,6 +39,20 @@ sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session
     sglsession_link_in(&vm->sessions, &made->link);
     *session = made;
     return SGL_OK;
+}
+
+sgl_status sgl_session_new(sgl_vm *vm, const char *device, sgl_session **session)
+{
+    SGLSESSION_NEEDS(vm && session, vm, "vm or session is NULL");
+    *session = NULL;
+    return make_session(vm, device, false, session);
+}
+
+sgl_status sgl_session_look(sgl_vm *vm, const char *device, sgl_session **session)
+{
+    SGLSESSION_NEEDS(vm && session, vm, "vm or session is NULL");
+    *session = NULL;
+    return make_session(vm, device, true, session);
 }
 
 void sgl_session_free(sgl_session *session)

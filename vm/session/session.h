@@ -107,6 +107,7 @@ struct sgl_session {
     sgl_vm *vm;
     sglsession_world world;
     const sglexec_device_ops *ops;
+    sglexec_device_ops looking; /* sgl_session_look: the null device, but that it plans as another */
     sglexec_device *device;
     sglir_graph
         *layout; /* INPUT nodes with places, and members: where each state lives; the scope of an INPUT's origin is
