@@ -215,6 +215,9 @@ sgl_status sglcuda_prepare_sort(sglcuda_prepare *p, const sglexec_instruction *i
                                 sglcuda_command *command); /* sort.c */
 sgl_status sglcuda_prepare_windows(sglcuda_prepare *p, const sglexec_instruction *i,
                                    sglcuda_command *command); /* windows.c */
+sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instruction *i,
+                                     sglcuda_command *command); /* attention.c */
+sgl_status sglcuda_prepare_attention_grad(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 
 /* Workspace in bytes, from the graph's node alone; each family's plan asks for no more. */
 int64_t sglcuda_fused_workspace(const sglir_graph *g, const sglir_node *node);
@@ -224,5 +227,6 @@ int64_t sglcuda_loss_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_sort_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_scatter_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_along_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_attention_grad_workspace(const sglir_graph *g, const sglir_node *node);
 
 #endif

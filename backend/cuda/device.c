@@ -127,7 +127,9 @@ static bool cuda_native(sglir_op op)
     case SGLIR_OP_GELU_GRAD:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD:
-    case SGLIR_OP_TOP_K: return true;
+    case SGLIR_OP_TOP_K:
+    case SGLIR_OP_ATTENTION:
+    case SGLIR_OP_ATTENTION_GRAD: return true;
     default: return false;
     }
 }
@@ -150,6 +152,7 @@ static int64_t cuda_workspace(const sglir_graph *g, sglir_id id)
     case SGLIR_OP_TAKE_ALONG:
     case SGLIR_OP_ADD_ALONG:
     case SGLIR_OP_REDUCE_PROD: return sglcuda_along_workspace(g, node);
+    case SGLIR_OP_ATTENTION_GRAD: return sglcuda_attention_grad_workspace(g, node);
     default: return sglcuda_single_workspace(g, node);
     }
 }
@@ -182,6 +185,8 @@ static sglcuda_prepare_fn family_of(sglir_op op)
     case SGLIR_OP_TOP_K: return sglcuda_prepare_sort;
     case SGLIR_OP_WINDOWS:
     case SGLIR_OP_WINDOWS_ADD: return sglcuda_prepare_windows;
+    case SGLIR_OP_ATTENTION: return sglcuda_prepare_attention;
+    case SGLIR_OP_ATTENTION_GRAD: return sglcuda_prepare_attention_grad;
     default: break;
     }
     const uint32_t flags = sglir_ops[op].flags;

@@ -1,0 +1,20 @@
+/* attention.h -- what the ways of attention share: the shapes of an instruction, and where its tensors lie. */
+#ifndef SGLCUDA_ATTENTION_H
+#define SGLCUDA_ATTENTION_H
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/kernels/attention.h"
+
+/* q [b, t, h, d], k [b, s, g, d], v [b, s, g, e]; a head of g serves h / g heads of q. */
+typedef struct sglcuda_heads {
+    sgl_dtype dtype, wide; /* wide: of logs of sums, and of what narrow floats are summed in */
+    sgl_attention values;  /* without tasks */
+    const sglexec_operand *q, *k, *v, *offset;
+    const sglexec_operand *query_segments, *key_segments; /* the offset where there are none */
+} sglcuda_heads;
+
+/* offset: number of that argument, behind which segments may follow. */
+void sglcuda_heads_of(const sglexec_program *program, const sglexec_instruction *i, uint32_t offset,
+                      sglcuda_heads *heads);
+
+#endif
