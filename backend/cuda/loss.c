@@ -3,7 +3,8 @@
  *
  * In: x [n, d], weight [v, d], integer targets [n], for the gradient also dlosses [n]. Out: losses [n], dx, dweight. The chunk's
  * logits lie in the instruction's workspace and become their own gradient there (kernels/loss.cu). Floats of 16 bits are multiplied as they
- * are, those of 8 as bf16, which holds them; dweight is summed in f32 at least and rounded once.
+ * are, those of 8 as bf16, which holds them; dweight is summed in f32 at least and rounded once. Where the classes are no multiple of 8
+ * the weight is multiplied from a copy with rows of zeros behind it, so that all products are of whole tiles' runs.
  * Odd invariant: how many rows a chunk has depends on shapes alone, so that dweight is summed in one order. */
 #include "backend/cuda/blas.h"
 #include "backend/cuda/kernels/loss.h"
@@ -23,11 +24,14 @@ typedef struct layout {
     int64_t rows, dim, vocab, pitch, chunk_rows;
     sgl_dtype dtype, held; /* of the arguments; in which they are multiplied */
     bool gradient, eights; /* eights: arguments are converted before, results after */
+    bool padded;           /* the weight is copied, with rows of zeros up to `pitch` */
     bool wide_weight;      /* dweight is summed apart from its place */
     int64_t logits, x, weight, dx, dweight, library, bytes;
 } layout;
 
 static sgl_dtype held_of(sgl_dtype dtype) { return dtype == SGL_F8E4M3 || dtype == SGL_F8E5M2 ? SGL_BF16 : dtype; }
+
+static sgl_dtype wide_of(sgl_dtype held) { return held == SGL_F64 ? SGL_F64 : SGL_F32; }
 
 static int64_t take(int64_t *bytes, int64_t count, sgl_dtype dtype)
 {
@@ -42,16 +46,17 @@ static layout layout_of(sgl_dtype dtype, int64_t rows, int64_t vocab, int64_t di
         .rows = rows, .dim = dim, .vocab = vocab, .dtype = dtype, .held = held_of(dtype), .gradient = gradient
     };
     l.eights = l.held != dtype;
-    l.wide_weight = gradient && l.held != SGL_F32 && l.held != SGL_F64;
     l.pitch = sglcuda_round_up(vocab, PITCH);
+    l.padded = l.pitch != vocab && !l.eights;
+    l.wide_weight = gradient && ((l.held != SGL_F32 && l.held != SGL_F64) || l.pitch != vocab);
     const int64_t fit = CHUNK_BYTES / sglcuda_max(sglcore_dtype_bytes(l.held, l.pitch), 1) / ROWS_UNIT * ROWS_UNIT;
     l.chunk_rows = sglcuda_min(sglcuda_max(fit, ROWS_UNIT), sglcuda_max(rows, 1));
     int64_t bytes = 0;
     l.logits = take(&bytes, l.chunk_rows * l.pitch, l.held);
     if (l.eights) l.x = take(&bytes, rows * dim, l.held);
-    if (l.eights) l.weight = take(&bytes, vocab * dim, l.held);
+    if (l.eights || l.padded) l.weight = take(&bytes, l.pitch * dim, l.held);
     if (l.eights && gradient) l.dx = take(&bytes, rows * dim, SGL_F32);
-    if (l.wide_weight) l.dweight = take(&bytes, vocab * dim, SGL_F32);
+    if (l.wide_weight) l.dweight = take(&bytes, l.pitch * dim, wide_of(l.held));
     l.library = bytes;
     l.bytes = bytes + LIBRARY_BYTES + PLACE; /* the workspace itself begins at a multiple of less */
     return l;
@@ -142,7 +147,7 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
     sglcuda_matmul_shape shape = { .dtype = l->held,
                                    .result = l->held,
                                    .rows = rows,
-                                   .columns = l->vocab,
+                                   .columns = l->pitch,
                                    .depth = l->dim,
                                    .a_row = l->dim,
                                    .a_depth = 1,
@@ -156,13 +161,13 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
                                    .work_bytes = LIBRARY_BYTES };
     SGLCORE_TRY(find(p, &shape, &c->logits));
     if (!l->gradient) return SGL_OK;
-    const sgl_dtype wide = l->held == SGL_F64 ? SGL_F64 : SGL_F32;
+    const sgl_dtype wide = wide_of(l->held);
     const int64_t dx_row = row_bytes(l->eights ? wide : l->dtype, l->dim);
     shape = (sglcuda_matmul_shape){ .dtype = l->held,
                                     .result = l->eights ? wide : l->held,
                                     .rows = rows,
                                     .columns = l->dim,
-                                    .depth = l->vocab,
+                                    .depth = l->pitch,
                                     .a_row = l->pitch,
                                     .a_depth = 1,
                                     .b_depth = l->dim,
@@ -176,7 +181,7 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
     SGLCORE_TRY(find(p, &shape, &c->dx));
     shape = (sglcuda_matmul_shape){ .dtype = l->held,
                                     .result = wide,
-                                    .rows = l->vocab,
+                                    .rows = l->pitch,
                                     .columns = l->dim,
                                     .depth = rows,
                                     .a_row = 1,
@@ -258,9 +263,19 @@ static sgl_status prepare_conversions(sglcuda_prepare *p, const sglexec_operand 
         SGLCORE_TRY(
             add_conversion(p, &s->before, l->dtype, sglcuda_place_of(&operands[1]), l->held, s->weight, weight));
     }
+    if (l->padded)
+        SGLCORE_TRY(
+            sglcuda_add_copy(p, &s->before, s->weight, sglcuda_place_of(&operands[1]), row_bytes(l->dtype, weight)));
+    if (l->pitch != l->vocab) {
+        const sglcuda_place behind = { s->weight.space, s->weight.offset + row_bytes(l->held, weight) };
+        SGLCORE_TRY(sglcuda_add_zeros(p, &s->before, behind, row_bytes(l->held, (l->pitch - l->vocab) * l->dim)));
+    }
     if (l->eights && l->gradient)
         SGLCORE_TRY(add_conversion(p, &s->after, SGL_F32, s->dx, l->dtype, sglcuda_place_of(&operands[5]), x));
-    if (l->wide_weight)
+    if (l->wide_weight && wide_of(l->held) == l->dtype)
+        SGLCORE_TRY(
+            sglcuda_add_copy(p, &s->after, sglcuda_place_of(&operands[6]), s->dweight, row_bytes(l->dtype, weight)));
+    else if (l->wide_weight)
         SGLCORE_TRY(
             add_conversion(p, &s->after, SGL_F32, s->dweight, l->dtype, sglcuda_place_of(&operands[6]), weight));
     return SGL_OK;
@@ -276,7 +291,7 @@ static void place_all(const sglcuda_prepare *p, const sglexec_instruction *i, lo
     s->logits = sglcuda_work_place(i, first + l->logits);
     s->library = sglcuda_work_place(i, first + l->library);
     s->x = l->eights ? sglcuda_work_place(i, first + l->x) : sglcuda_place_of(&operands[0]);
-    s->weight = l->eights ? sglcuda_work_place(i, first + l->weight) : sglcuda_place_of(&operands[1]);
+    s->weight = l->eights || l->padded ? sglcuda_work_place(i, first + l->weight) : sglcuda_place_of(&operands[1]);
     s->targets = sglcuda_place_of(&operands[2]);
     s->losses = sglcuda_place_of(&operands[l->gradient ? 4 : 3]);
     s->dlosses = s->losses;
