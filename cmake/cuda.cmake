@@ -1,4 +1,4 @@
-# The module libsgl_cuda.so: built where the CUDA toolkit is (nvcc, cuda.h), left out with a note where it is not. It stands
+# The module libsgl_cuda.so: built where the CUDA toolkit is (nvcc, cuda.h, cublasLt.h), left out with a note where it is not. It stands
 # at the top of the build folder and is installed beside libsgl.so; vm/core/module.c looks for it there.
 # Each backend/cuda/kernels/*.cu becomes one fatbin by nvcc, and each kernels/*.cuh a text for NVRTC; the generated file
 # cuda_embedded.c holds both (backend/cuda/embedded.h). Files are found by glob.
@@ -42,8 +42,8 @@ if(SGL_CUDA_INCLUDE AND NOT DEFINED SGL_NVCC_WORKS)
   endif()
 endif()
 
-if(NOT SGL_CUDA_INCLUDE OR NOT SGL_NVCC_WORKS)
-  message(STATUS "No CUDA toolkit found (nvcc, cuda.h): libsgl_cuda.so is left out; CUDA_PATH names where it lies")
+if(NOT SGL_CUDA_INCLUDE OR NOT EXISTS ${SGL_CUDA_INCLUDE}/cublasLt.h OR NOT SGL_NVCC_WORKS)
+  message(STATUS "No CUDA toolkit found (nvcc, cuda.h, cublasLt.h): libsgl_cuda.so is left out; CUDA_PATH names where it lies")
   return()
 endif()
 set(SGL_HAVE_CUDA ON)

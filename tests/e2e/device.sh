@@ -40,3 +40,20 @@ SGL_TESTS_DRIVER=old lacks 'the driver is of CUDA 11.8, and this module of CUDA'
 SGL_TESTS_DRIVER=none lacks 'no GPU that it may use'
 SGL_TESTS_DRIVER=early lacks 'compute capability 7.5'
 SGL_CUDA_DEVICE=1 lacks 'SGL_CUDA_DEVICE is 1, and there are 1 GPUs'
+
+# From a script to launches, and from then on nothing is compiled. NVRTC is a library of its own, which a toolkit may lack.
+"$SGL" doctor >out 2>&1
+grep -q '  NVRTC [0-9]' out || {
+    echo "no NVRTC: no program is made" >&2
+    exit 0
+}
+small='--set bytes=true --set dim=16 --set layers=1 --set heads=2 --set seq=16 --set batch=4 --steps 2 --quiet'
+export SGL_CACHE="$PWD/cache" SGL_LOG=debug
+# shellcheck disable=SC2086
+run 0 train "$GPT2" --device cuda --data "$ROOT/docs/language.md" $small --out cold
+says err 'kernels compiled, 0 from the cache'
+# shellcheck disable=SC2086
+run 0 train "$GPT2" --device cuda --data "$ROOT/docs/language.md" $small --out warm
+says err 'cuda: 0 kernels compiled'
+grep 'kernels compiled' err | grep -v 'cuda: 0 kernels compiled' && fail "a warm start compiled"
+[ -f warm/step-00000002/parameters.safetensors ] || fail "no checkpoint is written from the device"
