@@ -276,6 +276,7 @@ static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t ind
     const prepared *ready = handle;
     const sglcuda_command *command = &ready->commands[index];
     const sglcuda_launch launch = { .device = device, .spaces = spaces, .stream = device->stream };
+    if (!command->run) return SGL_OK; /* over no elements */
     SGLCORE_TRY(sglcuda_enter(device));
     sgl_status status = command->run(&launch, command->plan);
     if (status == SGL_OK && device->waits) status = sglcuda_wait(device);
