@@ -37,6 +37,20 @@ void sglcuda_heads_of(const sglexec_program *program, const sglexec_instruction 
                                  .segmented = segmented };
 }
 
+/* Columns of the kernels on tensor cores that take these heads: 64 or 128, or 0 for the plain ones. A head's row is copied 16 bytes
+ * at a time; softmax by powers of two takes a scale above 0. */
+static int tensor_columns(const sglcuda_heads *a, const sglexec_operand *const *copied, int count)
+{
+    const sgl_attention *x = &a->values;
+    const int64_t widest = sglcuda_max(x->d, x->e);
+    if (a->dtype != SGL_BF16 && a->dtype != SGL_F16) return 0;
+    if (x->d % 8 != 0 || x->e % 8 != 0 || x->d == 0 || x->e == 0 || widest > 128 || !((float)x->scale > 0)) return 0;
+    if (x->t > SGL_TENSOR_EXTENT || x->s > SGL_TENSOR_EXTENT || x->window > SGL_TENSOR_EXTENT) return 0;
+    for (int i = 0; i < count; i++)
+        if (copied[i]->offset % 16 != 0) return 0;
+    return widest <= 64 ? 64 : 128;
+}
+
 static int64_t tiles_of(int64_t extent) { return sglcuda_ceil_div(extent, SGL_ATTENTION_TILE); }
 
 /* Kernel <name>_<dtype>, a block for each of so many tasks. */
@@ -61,11 +75,20 @@ static sglcuda_grid plain_grid(const sglcuda_heads *a)
                            .shared = (unsigned)sglcore_dtype_bytes(a->wide, elements) };
 }
 
+/* Tiles of queries, and two of keys and of values each. */
+static sglcuda_grid tensor_grid(int columns)
+{
+    return (sglcuda_grid){ .threads[0] = columns == 64 ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
+                           .shared = (unsigned)((SGL_TENSOR_QUERIES + 4 * SGL_TENSOR_KEYS) * columns * 2) };
+}
+
 sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
 {
     sglcuda_heads a;
     sglcuda_heads_of(p->program, i, 3, &a);
     const sglexec_operand *out = sglcuda_operand(p->program, i, i->arg_count);
+    const sglexec_operand *const copied[] = { a.q, a.k, a.v, out };
+    const int columns = tensor_columns(&a, copied, 4);
     const sglcuda_place places[] = { sglcuda_place_of(a.q),
                                      sglcuda_place_of(a.k),
                                      sglcuda_place_of(a.v),
@@ -74,6 +97,10 @@ sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instructi
                                      sglcuda_place_of(a.key_segments),
                                      sglcuda_place_of(out),
                                      sglcuda_place_of(out + 1) };
+    if (columns > 0)
+        return add_tasks(p, command, &a, columns == 64 ? "attention_tensor_64" : "attention_tensor_128",
+                         a.values.b * a.values.h * sglcuda_ceil_div(a.values.t, SGL_TENSOR_QUERIES),
+                         tensor_grid(columns), places, 8);
     const int64_t tasks = a.values.b * a.values.h * tiles_of(a.values.t) * sglcuda_max(tiles_of(a.values.e), 1);
     return add_tasks(p, command, &a, "attention", tasks, plain_grid(&a), places, 8);
 }

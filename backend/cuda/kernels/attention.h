@@ -23,4 +23,20 @@ enum {
     SGL_ATTENTION_WEIGHTS = SGL_ATTENTION_TILE * (SGL_ATTENTION_TILE + 1)
 };
 
+/* The kernels on tensor cores: narrow floats, heads of up to 64 or 128 columns, a multiple of 8 of them. Warps own rows of a
+ * block, 16 at a time; tiles of the other side pass by, one being loaded while another is used. */
+enum {
+    SGL_TENSOR_QUERIES = 128,      /* of a block, where queries are the rows */
+    SGL_TENSOR_THREADS_64 = 128,   /* 32 queries a warp: what is read of shared memory serves two products */
+    SGL_TENSOR_THREADS_128 = 256,  /* 16 a warp: sums of 128 columns leave no registers for more */
+    SGL_TENSOR_KEYS = 64,          /* of a tile that passes by, forward */
+    SGL_TENSOR_KEYS_BACK_64 = 64,  /* backward, of heads up to 64 */
+    SGL_TENSOR_KEYS_BACK_128 = 32, /* and up to 128: two blocks share a processor's memory */
+    SGL_TENSOR_ROWS_64 = 128,      /* keys of a block, where keys are the rows, of heads up to 64 */
+    SGL_TENSOR_ROWS_128 = 64,      /* two sums of 128 columns leave registers for 16 rows a warp */
+    SGL_TENSOR_QUERIES_BACK = 64,  /* of a tile that passes by those */
+    SGL_TENSOR_EXTENT = 1 << 28,   /* queries, keys: places fit 32 bits, with an offset and a window added */
+    SGL_TENSOR_FAR = 1 << 30       /* an offset from where on every key is seen */
+};
+
 #endif
