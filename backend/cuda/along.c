@@ -1,13 +1,14 @@
 /* along.c -- ops along one axis: recurrence, cumulative_sum, argmax, argmin, take_along, add_along; and reduce_prod.
  *
- * In: dense arguments, an axis anywhere. Out: launches of the kernels of along.cu, a thread or a block for each line, or for each chunk
- * of one; updates that are many for a line are sorted by their index first (sort.c). Odd invariant: which way is taken may
- * follow from how many lines there are only where the bits do not. */
+ * In: dense arguments, an axis anywhere. Out: launches of the kernels of along.cu, a thread or a block for each line,
+ * or for each chunk of one; updates that are many for a line are sorted by their index first (sort.c). Odd invariant:
+ * which way is taken may follow from how many lines there are only where the bits do not. */
 #include "backend/cuda/kernels/along.h"
 #include "backend/cuda/order.h"
 
 enum {
-    /* Lines that have a thread each when there are so many, whatever their length: half of what a large GPU holds at once. */
+    /* Lines that have a thread each when there are so many, whatever their length: half of what a large GPU holds at
+     * once. */
     LINES_ENOUGH = 128 * 1024,
     /* An argmax of lines side by side: with so few of so long ones, a block for each hides the memory better. */
     ARG_LINES_FEW = 8 * 1024,
@@ -27,7 +28,7 @@ static sglcuda_grid grid_of(int64_t threads)
     return sglcuda_grid_over(threads, SGLCUDA_ALONG_THREADS, SGLCUDA_ALONG_THREADS);
 }
 
-/* ---- recurrence ---------------------------------------------------------------------------------------------------- */
+/* ---- recurrence -------------------------------------------------------------------------------------------------- */
 
 static sgl_status add_recurrence(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command,
                                  const sglcuda_lines *l)
@@ -47,7 +48,7 @@ static sgl_status add_recurrence(sglcuda_prepare *p, const sglexec_instruction *
     return sglcuda_add_step(p, command, function, grid, places, 3, &v, sizeof v);
 }
 
-/* ---- running sums -------------------------------------------------------------------------------------------------- */
+/* ---- running sums ------------------------------------------------------------------------------------------------ */
 
 /* A block scans tiles of the last dimension. */
 static bool by_tiles(const sglcuda_lines *l) { return l->inner == 1 && l->extent > SGLCUDA_ALONG_SHORT; }
@@ -91,7 +92,7 @@ static sgl_status add_cumulative(sglcuda_prepare *p, const sglexec_instruction *
     return sglcuda_add_step(p, command, sum, grid, places, 3, &v, sizeof v);
 }
 
-/* ---- where the extreme stands --------------------------------------------------------------------------------------- */
+/* ---- where the extreme stands ------------------------------------------------------------------------------------ */
 
 static sgl_status add_arg(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command,
                           const sglcuda_lines *l)
@@ -110,7 +111,7 @@ static sgl_status add_arg(sglcuda_prepare *p, const sglexec_instruction *i, sglc
     return sglcuda_add_step(p, command, function, grid, places, 2, &v, sizeof v);
 }
 
-/* ---- by index ------------------------------------------------------------------------------------------------------ */
+/* ---- by index ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status add_take(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command, int64_t axis)
 {
@@ -158,7 +159,7 @@ static sgl_status add_add(sglcuda_prepare *p, const sglexec_instruction *i, sglc
     return sglcuda_add_step(p, command, function, grid_of(v.total), many, 4, &v, sizeof v);
 }
 
-/* ---- the commands --------------------------------------------------------------------------------------------------- */
+/* ---- the commands ------------------------------------------------------------------------------------------------ */
 
 static sglcuda_lines lines_of_type(const sglir_type *x, int64_t axis)
 {
@@ -194,7 +195,7 @@ sgl_status sglcuda_prepare_along(sglcuda_prepare *p, const sglexec_instruction *
     }
 }
 
-/* ---- products over axes ---------------------------------------------------------------------------------------------- */
+/* ---- products over axes ------------------------------------------------------------------------------------------ */
 
 sgl_status sglcuda_prepare_prod(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
 {

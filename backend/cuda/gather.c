@@ -1,9 +1,9 @@
 /* gather.c -- rows by index: gather, and scatter_add, its transpose.
  *
- * In: a table or updates, and indices of any integer dtype; an index outside the table reads zeros and adds nothing. Out: rows.
- * Gather moves units of bytes. Scatter sorts the indices by row (sort.c), which keeps the updates of a row in their order, and adds
- * them row by row; of narrow floats in float32, rounded once. Odd invariant: the order of a row's sum depends on the places of its
- * own updates among themselves. */
+ * In: a table or updates, and indices of any integer dtype; an index outside the table reads zeros and adds nothing.
+ * Out: rows. Gather moves units of bytes. Scatter sorts the indices by row (sort.c), which keeps the updates of a row
+ * in their order, and adds them row by row; of narrow floats in float32, rounded once. Odd invariant: the order of a
+ * row's sum depends on the places of its own updates among themselves. */
 #include "backend/cuda/kernels/gather.h"
 #include "backend/cuda/order.h"
 

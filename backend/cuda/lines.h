@@ -1,8 +1,8 @@
-/* lines.h -- what the families with kernels of their own share: how a tensor lies in lines along an axis, grids, names of
- * kernels, units of bytes.
+/* lines.h -- what the families with kernels of their own share: how a tensor lies in lines along an axis, grids, names
+ * of kernels, units of bytes.
  *
- * A line is the elements that differ along the axis only: element i of line (o, c) is number (o * extent + i) * inner + c. A
- * unit is 1 to 16 bytes that move at once: the largest power of two by which every number of a command divides. */
+ * A line is the elements that differ along the axis only: element i of line (o, c) is number (o * extent + i) * inner +
+ * c. A unit is 1 to 16 bytes that move at once: the largest power of two by which every number of a command divides. */
 #ifndef SGLCUDA_LINES_H
 #define SGLCUDA_LINES_H
 

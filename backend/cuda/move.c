@@ -1,16 +1,17 @@
 /* move.c -- bytes from place to place: copy, concat, pack, unpack, pad, slices and updates at a run-time position.
  *
- * In: instructions whose arguments and results are dense. Out: launches of the kernels of move.cu. Copies are runs of bytes, evenly
- * apart on either side; those that move in units of the same size go in one launch, as many as its arguments hold. They are
- * kernels even where a copy of the driver would do, because hundreds of small ones are one launch so. Elements of 4 bits are
- * counted first, and taken as bytes where every number is even. Odd invariant: source and target are the same place or do not
- * overlap; the first is no launch. */
+ * In: instructions whose arguments and results are dense. Out: launches of the kernels of move.cu. Copies are runs of
+ * bytes, evenly apart on either side; those that move in units of the same size go in one launch, as many as its
+ * arguments hold. They are kernels even where a copy of the driver would do, because hundreds of small ones are one
+ * launch so. Elements of 4 bits are counted first, and taken as bytes where every number is even. Odd invariant: source
+ * and target are the same place or do not overlap; the first is no launch. */
 #include <string.h>
 
 #include "backend/cuda/kernels/move.h"
 #include "backend/cuda/lines.h"
 
-/* `runs` runs of `run`, pitches apart, all in bytes beside the places; halves: in elements of i4, beside the _shifts too. */
+/* `runs` runs of `run`, pitches apart, all in bytes beside the places; halves: in elements of i4, beside the _shifts
+ * too. */
 typedef struct copy {
     sglcuda_place from, to;
     int64_t from_shift, to_shift; /* from the places */
@@ -19,7 +20,7 @@ typedef struct copy {
     bool halves;
 } copy;
 
-/* ---- units -------------------------------------------------------------------------------------------------------- */
+/* ---- units ------------------------------------------------------------------------------------------------------- */
 
 /* What runs and pitches count: bytes, of i4 elements. */
 static int64_t unit_of(const sglexec_operand *o)
@@ -74,7 +75,7 @@ static sglcuda_move move_of(const copy *c, int64_t bits)
     };
 }
 
-/* ---- launches ----------------------------------------------------------------------------------------------------- */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 
 static int64_t blocks_of(const sglcuda_move *m) { return sglcuda_ceil_div(m->run * m->runs, SGLCUDA_FILL_UNITS); }
 
@@ -272,8 +273,8 @@ sgl_status sglcuda_fill_value_of(sglcuda_prepare *p, sgl_dtype dtype, double val
     return SGL_OK;
 }
 
-/* What the axis is made of in bytes (of i4: elements). Without gaps, elements before, within and behind x are runs, whatever
- * the extents, and a position is a unit of them; with gaps it is what stands behind the axis. */
+/* What the axis is made of in bytes (of i4: elements). Without gaps, elements before, within and behind x are runs,
+ * whatever the extents, and a position is a unit of them; with gaps it is what stands behind the axis. */
 static sglcuda_pad pad_of(const sglexec_operand *x, const sglexec_operand *result, int64_t axis, int64_t before,
                           int64_t between, int64_t *numbers)
 {

@@ -1,8 +1,8 @@
 /* sort.c -- sort and top_k: each line's keys in order, its values and where each stood.
  *
- * In: a line of any dtype, anywhere in a tensor. Out: launches of the kernels of sort.cu: one for lines that fit a block, three
- * for each byte of the key for longer ones, however many lines there are. Workspace holds keys and places twice, and counts.
- * Odd invariant: a key has as many bits as the element, so that narrow dtypes take few passes. */
+ * In: a line of any dtype, anywhere in a tensor. Out: launches of the kernels of sort.cu: one for lines that fit a
+ * block, three for each byte of the key for longer ones, however many lines there are. Workspace holds keys and places
+ * twice, and counts. Odd invariant: a key has as many bits as the element, so that narrow dtypes take few passes. */
 #include "backend/cuda/kernels/sort.h"
 #include "backend/cuda/order.h"
 
@@ -87,7 +87,7 @@ static sglcuda_order_values values_of(const sglcuda_order *o)
                                                  : SGLCUDA_KEY_UNSIGNED;
     if (o->rows >= 0) v.kind = SGLCUDA_KEY_ROW;
     for (v.room = 1; v.room < v.extent && v.room < SGLCUDA_ORDER_FEW;) v.room *= 2;
-    v.lines_block = SGLCUDA_ORDER_FEW / v.room;
+    v.lines_block = (int)sglcuda_max(sglcuda_min(SGLCUDA_ORDER_FEW / v.room, v.lines), 1);
     return v;
 }
 

@@ -1,7 +1,8 @@
 /* windows.c -- windows of channels-last tensors, and windows_add, their transpose.
  *
- * In: dense tensors and one attribute entry per spatial dim. Out: one launch of a kernel of windows.cu. windows moves units of bytes: runs of
- * channels are multiples of them. Odd invariant: a thread of windows_add owns elements of a row of the result. */
+ * In: dense tensors and one attribute entry per spatial dim. Out: one launch of a kernel of windows.cu. windows moves
+ * units of bytes: runs of channels are multiples of them. Odd invariant: a thread of windows_add owns elements of a row
+ * of the result. */
 #include "backend/cuda/kernels/windows.h"
 #include "backend/cuda/lines.h"
 

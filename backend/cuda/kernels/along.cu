@@ -1,9 +1,9 @@
 /* along.cu -- ops along one axis: recurrence, cumulative_sum, argmax, argmin, take_along, add_along; and reduce_prod.
  *
- * Floats are carried in f64 and rounded once where they are stored, integers wrap there. Lines side by side have a thread each, so that
- * memory is read in runs; lines whose elements are neighbours go through shared memory, or have a block each. A recurrence is
- * computed element after element, as its formula has it: a scan of products would overflow where no element does. Odd
- * invariant: a thread writes elements that no other reads. */
+ * Floats are carried in f64 and rounded once where they are stored, integers wrap there. Lines side by side have a
+ * thread each, so that memory is read in runs; lines whose elements are neighbours go through shared memory, or have a
+ * block each. A recurrence is computed element after element, as its formula has it: a scan of products would overflow
+ * where no element does. Odd invariant: a thread writes elements that no other reads. */
 #include "index.cuh"
 #include "along.h"
 
@@ -37,9 +37,9 @@ template <class D> SGL_DEVICE void along_write(void *to, int64 i, int64 elements
         sgl_store<D>(to, i, elements, (held)x);
 }
 
-/* ---- recurrence -------------------------------------------------------------------------------------------------- */
+enum { ALONG_AHEAD = 8 }; /* steps that are read before the first of them is taken */
 
-enum { ALONG_AHEAD = 4 }; /* steps that are read before the first of them is taken */
+/* ---- recurrence -------------------------------------------------------------------------------------------------- */
 
 /* y_i = a_i y_(i-1) + b_i: a product and a sum, each rounded. */
 template <class T> SGL_DEVICE T along_step(T a, T y, T b, bool first) { return first ? b : a * y + b; }
@@ -70,7 +70,8 @@ template <class D> SGL_DEVICE void recurrence_down(const void *a, const void *b,
     }
 }
 
-/* A warp takes 32 lines, 32 steps of them at a time: what is read and written lies along the lines, what is computed goes across. */
+/* A warp takes 32 lines, 32 steps of them at a time: what is read and written lies along the lines, what is computed
+ * goes across. */
 template <class D> SGL_DEVICE void recurrence_line(const void *a, const void *b, void *y, const sglcuda_along &v)
 {
     typedef typename along_of<D>::type carrier;
@@ -108,8 +109,8 @@ SGL_DEVICE int64 along_at(const sglcuda_along &v, int64 outer, int64 i, int64 co
     return (outer * v.extent + (v.reverse ? v.extent - 1 - i : i)) * v.inner + col;
 }
 
-/* A thread for each run of chunks_each chunks of a line; starts [outer, chunks, inner]: sums before each chunk, or with v.totals where the
- * sum of each is put. */
+/* A thread for each run of chunks_each chunks of a line; starts [outer, chunks, inner]: sums before each chunk, or with
+ * v.totals where the sum of each is put. */
 template <class D>
 SGL_DEVICE void cumulative_down(const void *x, typename along_of<D>::type *starts, void *y, const sglcuda_along &v)
 {
@@ -122,13 +123,20 @@ SGL_DEVICE void cumulative_down(const void *x, typename along_of<D>::type *start
     for (int64 chunk = part * v.chunks_each; chunk < (part + 1) * v.chunks_each; chunk++) {
         const int64 first = chunk * SGLCUDA_ALONG_CHUNK, slot = (outer * v.chunks + chunk) * v.inner + col;
         const int64 last = first + SGLCUDA_ALONG_CHUNK < v.extent ? first + SGLCUDA_ALONG_CHUNK : v.extent;
-        carrier sum = 0;
+        carrier sum = 0, x_ahead[ALONG_AHEAD];
         if (!v.totals && v.chunks_each == 1 && v.chunks > 1) start = starts[slot];
-        for (int64 i = first; i < last; i++) {
-            const int64 at = along_at(v, outer, i, col);
-            const carrier before = sum;
-            sum += along_read<D>(x, at);
-            if (!v.totals) along_write<D>(y, at, elements, start + (v.exclusive ? before : sum));
+        for (int64 i = first; i < last; i += ALONG_AHEAD) {
+#pragma unroll
+            for (int k = 0; k < ALONG_AHEAD; k++)
+                if (i + k < last) x_ahead[k] = along_read<D>(x, along_at(v, outer, i + k, col));
+#pragma unroll
+            for (int k = 0; k < ALONG_AHEAD; k++) {
+                if (i + k >= last) continue;
+                const carrier before = sum;
+                sum += x_ahead[k];
+                if (v.totals) continue;
+                along_write<D>(y, along_at(v, outer, i + k, col), elements, start + (v.exclusive ? before : sum));
+            }
         }
         if (v.totals) starts[slot] = sum;
         start += sum;
@@ -142,18 +150,23 @@ template <class carrier> SGL_DEVICE void cumulative_starts(carrier *sums, const 
     const int64 line = sgl_thread();
     if (line >= v.outer * v.inner) return;
     const int64 outer = sgl_divide(line, v.inner, &col);
-    carrier start = 0;
-#pragma unroll 4
-    for (int64 chunk = 0; chunk < v.chunks; chunk++) {
+    carrier start = 0, ahead[ALONG_AHEAD];
+    for (int64 chunk = 0; chunk < v.chunks; chunk += ALONG_AHEAD) {
         carrier *at = &sums[(outer * v.chunks + chunk) * v.inner + col];
-        const carrier sum = *at;
-        *at = start;
-        start += sum;
+#pragma unroll
+        for (int k = 0; k < ALONG_AHEAD; k++)
+            if (chunk + k < v.chunks) ahead[k] = at[k * v.inner];
+#pragma unroll
+        for (int k = 0; k < ALONG_AHEAD; k++) {
+            if (chunk + k >= v.chunks) continue;
+            at[k * v.inner] = start;
+            start += ahead[k];
+        }
     }
 }
 
-/* A block for each tile of a line of the last dimension; starts [outer, chunks]. Threads take neighbours, then lanes and warps
- * are summed in their order. */
+/* A block for each tile of a line of the last dimension; starts [outer, chunks]. Threads take neighbours, then lanes
+ * and warps are summed in their order. */
 template <class D>
 SGL_DEVICE void cumulative_line(const void *x, typename along_of<D>::type *starts, void *y, const sglcuda_along &v)
 {
@@ -277,9 +290,9 @@ struct take_source {
     }
 };
 
-SGL_FILL_KERNELS(take_along,
-                 (const char *x, const void *indices, char *out, const __grid_constant__ sglcuda_by_index v), x, out,
-                 v.total, v.value, (take_source{ indices, v }))
+SGL_FILL_ELEMENTS(take_along,
+                  (const char *x, const void *indices, char *out, const __grid_constant__ sglcuda_by_index v), x, out,
+                  v.total, v.value, (take_source{ indices, v }))
 
 /* A thread for each element of the result, which looks at all updates of its line. */
 template <class D>

@@ -1,8 +1,10 @@
-/* gather.cu -- rows by index: gather, and the sums of scatter_add over updates that sort.cu has put in the order of their rows.
+/* gather.cu -- rows by index: gather, and the sums of scatter_add over updates that sort.cu has put in the order of
+ * their rows.
  *
- * A row's updates stand together in the order, in their own order. scatter_starts finds where each row's begin; scatter_pieces adds
- * the pieces of rows that have many; scatter_rows adds the updates, or the pieces, of every row, and writes zeros where there are
- * none. Odd invariant: a thread adds elements of its own of one row, so nothing is added by two. */
+ * A row's updates stand together in the order, in their own order. scatter_starts finds where each row's begin;
+ * scatter_pieces adds the pieces of rows that have many; scatter_rows adds the updates, or the pieces, of every row,
+ * and writes zeros where there are none. Odd invariant: a thread adds elements of its own of one row, so nothing is
+ * added by two. */
 #include "index.cuh"
 #include "gather.h"
 

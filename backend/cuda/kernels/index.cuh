@@ -1,9 +1,9 @@
-/* index.cuh -- what the kernels that move elements share: numbers of threads, division, indices of any integer dtype, and
- * results whose every element comes from somewhere or is one value.
+/* index.cuh -- what the kernels that move elements share: numbers of threads, division, indices of any integer dtype,
+ * and results whose every element comes from somewhere or is one value.
  *
- * A source says for each place of a result which place of its argument goes there, or -1: the value. Places count units, which are as many
- * bytes as everything is a multiple of, 16 at most; of i4 that lies in no whole bytes they count elements. Odd invariant: a byte
- * of two halves has one owner, and the half beyond the last element is 0. */
+ * A source says for each place of a result which place of its argument goes there, or -1: the value. Places count
+ * units, which are as many bytes as everything is a multiple of, 16 at most; of i4 that lies in no whole bytes they
+ * count elements. Odd invariant: a byte of two halves has one owner, and the half beyond the last element is 0. */
 #ifndef SGLCUDA_INDEX_CUH
 #define SGLCUDA_INDEX_CUH
 
@@ -14,7 +14,8 @@
 
 SGL_DEVICE int64 sgl_thread() { return (int64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-/* a / b and the rest, of numbers that are not negative: in 32 bits where that is enough, which is several times as fast. */
+/* a / b and the rest, of numbers that are not negative: in 32 bits where that is enough, which is several times as
+ * fast. */
 SGL_DEVICE int64 sgl_divide(int64 a, int64 b, int64 *rest)
 {
     if ((((uint64)a | (uint64)b) >> 32) == 0) {
@@ -66,8 +67,8 @@ template <class U> SGL_DEVICE U sgl_value_unit(const sglcuda_fill_value &value)
         return (U)value.words[0];
 }
 
-/* Each block fills SGLCUDA_FILL_UNITS units of the result, each thread some that lie a block apart: all loads go before all stores,
- * so that several are on their way at once. */
+/* Each block fills SGLCUDA_FILL_UNITS units of the result, each thread some that lie a block apart: all loads go before
+ * all stores, so that several are on their way at once. */
 template <class U, class Source>
 SGL_DEVICE void sgl_fill(const void *from, void *to, int64 total, const sglcuda_fill_value &value, const Source &source)
 {
@@ -104,9 +105,12 @@ SGL_DEVICE void sgl_fill_halves(const void *from, void *to, int64 total, const s
     ((uint8 *)to)[byte] = (uint8)halves;
 }
 
-/* A kernel for each size of units: NAME_128 .. NAME_8, NAME_4. PARAMETERS and what goes before `total` are the op's own. */
+/* A kernel for each size of units: NAME_128 .. NAME_8, NAME_4; where they are elements, the largest has 64 bits.
+ * PARAMETERS: of the kernel; the rest is made of these. */
 #define SGL_FILL_KERNELS(NAME, PARAMETERS, FROM, TO, TOTAL, VALUE, SOURCE)                                             \
     SGL_FILL_KERNEL(NAME##_128, sgl_16_bytes, PARAMETERS, FROM, TO, TOTAL, VALUE, SOURCE)                              \
+    SGL_FILL_ELEMENTS(NAME, PARAMETERS, FROM, TO, TOTAL, VALUE, SOURCE)
+#define SGL_FILL_ELEMENTS(NAME, PARAMETERS, FROM, TO, TOTAL, VALUE, SOURCE)                                            \
     SGL_FILL_KERNEL(NAME##_64, uint64, PARAMETERS, FROM, TO, TOTAL, VALUE, SOURCE)                                     \
     SGL_FILL_KERNEL(NAME##_32, uint32, PARAMETERS, FROM, TO, TOTAL, VALUE, SOURCE)                                     \
     SGL_FILL_KERNEL(NAME##_16, uint16, PARAMETERS, FROM, TO, TOTAL, VALUE, SOURCE)                                     \

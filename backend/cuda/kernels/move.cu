@@ -1,7 +1,7 @@
 /* move.cu -- units from place to place: many moves in one launch, one at a position that the device reads, and pad.
  *
- * A block takes SGLCUDA_FILL_UNITS units of one move, as it counts them run after run. Odd invariant: no two moves of a launch write one
- * byte, except for halves of it, whose stores are atomic. */
+ * A block takes SGLCUDA_FILL_UNITS units of one move, as it counts them run after run. Odd invariant: no two moves of a
+ * launch write one byte, except for halves of it, whose stores are atomic. */
 #include "index.cuh"
 #include "move.h"
 

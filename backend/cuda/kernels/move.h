@@ -27,7 +27,8 @@ typedef struct sglcuda_move_at {
     int shifts_target;
 } sglcuda_move_at;
 
-/* Along an axis: `extent` positions of `inner` units become `padded`, `before` ahead of them and step - 1 between them. */
+/* Along an axis: `extent` positions of `inner` units become `padded`, `before` ahead of them and step - 1 between
+ * them. */
 typedef struct sglcuda_pad {
     long long total, inner, before, extent, step, padded;
     sglcuda_fill_value value;

@@ -1,11 +1,13 @@
-/* sort.cu -- lines of elements in order: keys whose order is that of the numbers, sorted together with where they stood.
+/* sort.cu -- lines of elements in order: keys whose order is that of the numbers, sorted together with where they
+ * stood.
  *
- * A number becomes an unsigned key: of an integer the number itself, shifted; of a float its bits, those of negative ones turned
- * round, with -0 as 0 and NaN as the greatest; descending, all but NaN's are turned round once more. Short lines are sorted by one block
- * in shared memory (Batcher's bitonic network, by key and then by place, which is stable because no two places are equal), several
- * lines side by side; long ones a byte of the key at a time from the least: tiles count their digits, the counts of all tiles
- * are summed up, tiles put their entries where they go. Odd invariant: within a tile a warp owns a run of entries, and warps, and lanes
- * of each round, are counted in their order, so that equal digits keep theirs. */
+ * A number becomes an unsigned key: of an integer the number itself, shifted; of a float its bits, those of negative
+ * ones turned round, with -0 as 0 and NaN as the greatest; descending, all but NaN's are turned round once more. Short
+ * lines are sorted by one block in shared memory (Batcher's bitonic network, by key and then by place, which is stable
+ * because no two places are equal), several lines side by side; long ones a byte of the key at a time from the least:
+ * tiles count their digits, the counts of all tiles are summed up, tiles put their entries where they go. Odd
+ * invariant: within a tile a warp owns a run of entries, and warps, and lanes of each round, are counted in their
+ * order, so that equal digits keep theirs. */
 #include "index.cuh"
 #include "sort.h"
 
@@ -140,7 +142,8 @@ SGL_DEVICE uint32 order_sum_before(uint32 x, uint32 *sums, uint32 *all)
     return start + through - x;
 }
 
-/* Of each line and digit (a block each) the counts of the tiles become those of the tiles before; totals [lines, digits]. */
+/* Of each line and digit (a block each) the counts of the tiles become those of the tiles before; totals [lines,
+ * digits]. */
 extern "C" __global__ void __launch_bounds__(SGLCUDA_ORDER_THREADS)
     order_sum(uint32 *counts, uint32 *totals, const __grid_constant__ sglcuda_order_values v)
 {
@@ -251,9 +254,9 @@ struct sort_source {
     }
 };
 
-SGL_FILL_KERNELS(sort_values,
-                 (const char *x, const uint32 *places, char *out, const __grid_constant__ sglcuda_sort_put v), x, out,
-                 v.total, v.value, (sort_source{ places, v }))
+SGL_FILL_ELEMENTS(sort_values,
+                  (const char *x, const uint32 *places, char *out, const __grid_constant__ sglcuda_sort_put v), x, out,
+                  v.total, v.value, (sort_source{ places, v }))
 
 extern "C" __global__ void __launch_bounds__(SGLCUDA_FILL_THREADS)
     sort_indices(const uint32 *places, int64 *indices, const __grid_constant__ sglcuda_sort_put v)

@@ -1,4 +1,5 @@
-/* sort.h -- the values that the kernels of sort.cu take: lines of entries, a key and where it stood, in the order of the keys. */
+/* sort.h -- the values that the kernels of sort.cu take: lines of entries, a key and where it stood, in the order of
+ * the keys. */
 #ifndef SGLCUDA_SORT_H
 #define SGLCUDA_SORT_H
 
@@ -8,11 +9,12 @@
 enum { SGLCUDA_KEY_UNSIGNED, SGLCUDA_KEY_SIGNED, SGLCUDA_KEY_FLOAT, SGLCUDA_KEY_ROW };
 
 enum {
-    /* One block sorts a line of up to so many in shared memory: 24 KiB of 64-bit keys and indices, so that two blocks share a
-     * processor of any size; its 66 rounds are still fewer than the passes of a radix sort take launches. */
+    /* One block sorts a line of up to so many in shared memory: 24 KiB of 64-bit keys and indices, so that two blocks
+     * share a processor of any size; its 66 rounds are still fewer than the passes of a radix sort take launches. */
     SGLCUDA_ORDER_FEW = 2048,
     SGLCUDA_ORDER_FEW_THREADS = 512,
-    /* Longer lines go in tiles: 8 entries of each thread hide the memory, and 8 warps' counts of 256 digits fill 8 KiB. */
+    /* Longer lines go in tiles: 8 entries of each thread hide the memory, and 8 warps' counts of 256 digits fill 8
+     * KiB. */
     SGLCUDA_ORDER_THREADS = 256,
     SGLCUDA_ORDER_EACH = 8,
     SGLCUDA_ORDER_TILE = SGLCUDA_ORDER_THREADS * SGLCUDA_ORDER_EACH,

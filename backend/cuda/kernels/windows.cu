@@ -1,8 +1,8 @@
 /* windows.cu -- windows of channels-last tensors, and windows_add, their transpose.
  *
- * windows takes for each of its elements a run of channels, or the value; windows_add takes for each row what each window over it has
- * for it, in the order of the windows. Odd invariant: windows over a row come in their order when their elements come in the
- * opposite one. */
+ * windows takes for each of its elements a run of channels, or the value; windows_add takes for each row what each
+ * window over it has for it, in the order of the windows. Odd invariant: windows over a row come in their order when
+ * their elements come in the opposite one. */
 #include "index.cuh"
 #include "windows.h"
 

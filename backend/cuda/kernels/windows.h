@@ -1,7 +1,7 @@
 /* windows.h -- the values that the kernels of windows.cu take: which element of x each window element is.
  *
- * x is [samples, extent..., channels], windows are [samples, count..., size...]. A row is one place of one sample, all its channels;
- * rows and windows are numbered in row-major order through the samples. */
+ * x is [samples, extent..., channels], windows are [samples, count..., size...]. A row is one place of one sample, all
+ * its channels; rows and windows are numbered in row-major order through the samples. */
 #ifndef SGLCUDA_WINDOWS_H
 #define SGLCUDA_WINDOWS_H
 
