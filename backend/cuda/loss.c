@@ -2,7 +2,7 @@
  * so that the logits of all rows never stand in memory.
  *
  * In: x [n, d], weight [v, d], integer targets [n], for the gradient also dlosses [n]. Out: losses [n], dx, dweight. The chunk's
- * logits lie in the instruction's workspace and become their own gradient there (kernels/loss.cu). Floats of 16 bits are multiplied as they
+ * logits lie in the instruction's workspace, in f32 at least, and become their own gradient there (kernels/loss.cu). Floats of 16 bits are multiplied as they
  * are, those of 8 as bf16, which holds them; dweight is summed in f32 at least and rounded once. Where the classes are no multiple of 8
  * the weight is multiplied from a copy with rows of zeros behind it, so that all products are of whole tiles' runs.
  * Odd invariant: how many rows a chunk has depends on shapes alone, so that dweight is summed in one order. */
@@ -10,10 +10,10 @@
 #include "backend/cuda/kernels/loss.h"
 
 enum {
-    CHUNK_BYTES = 512 << 20, /* of logits: rows enough for products at full speed, whatever the vocabulary */
-    ROWS_UNIT = 128,         /* of a chunk that is not all: tiles of the products are full */
-    PITCH = 8,               /* elements that rows of logits begin at multiples of */
-    PLACE = 256,             /* parts of the workspace begin at multiples of */
+    CHUNK_BYTES = 1 << 30, /* of logits: rows enough for products at full speed, whatever the vocabulary */
+    ROWS_UNIT = 128,       /* of a chunk that is not all: tiles of the products are full */
+    PITCH = 8,             /* elements that rows of logits begin at multiples of */
+    PLACE = 256,           /* parts of the workspace begin at multiples of */
     LIBRARY_BYTES = 32 << 20,
     RESIDENT_BYTES = 200 << 10, /* of a row in shared memory: what a block has on sm_90, less its sums */
     CONVERT_BLOCKS = 1 << 14
@@ -49,10 +49,11 @@ static layout layout_of(sgl_dtype dtype, int64_t rows, int64_t vocab, int64_t di
     l.pitch = sglcuda_round_up(vocab, PITCH);
     l.padded = l.pitch != vocab && !l.eights;
     l.wide_weight = gradient && ((l.held != SGL_F32 && l.held != SGL_F64) || l.pitch != vocab);
-    const int64_t fit = CHUNK_BYTES / sglcuda_max(sglcore_dtype_bytes(l.held, l.pitch), 1) / ROWS_UNIT * ROWS_UNIT;
+    const int64_t fit =
+        CHUNK_BYTES / sglcuda_max(sglcore_dtype_bytes(wide_of(l.held), l.pitch), 1) / ROWS_UNIT * ROWS_UNIT;
     l.chunk_rows = sglcuda_min(sglcuda_max(fit, ROWS_UNIT), sglcuda_max(rows, 1));
     int64_t bytes = 0;
-    l.logits = take(&bytes, l.chunk_rows * l.pitch, l.held);
+    l.logits = take(&bytes, l.chunk_rows * l.pitch, wide_of(l.held));
     if (l.eights) l.x = take(&bytes, rows * dim, l.held);
     if (l.eights || l.padded) l.weight = take(&bytes, l.pitch * dim, l.held);
     if (l.eights && gradient) l.dx = take(&bytes, rows * dim, SGL_F32);
@@ -138,6 +139,12 @@ static int64_t alignment_of(int64_t bytes)
     return alignment;
 }
 
+/* Of the gradients, which lie where the logits lay. */
+static int64_t gradient_pitch(const layout *l)
+{
+    return l->pitch * sglcore_dtype_bits(wide_of(l->held)) / sglcore_dtype_bits(l->held);
+}
+
 static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chunk *c)
 {
     const layout *l = &s->l;
@@ -145,7 +152,7 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
         sglcuda_min(alignment_of(s->x.offset), alignment_of(l->chunk_rows * row_bytes(l->held, l->dim)));
     const int64_t weight_alignment = alignment_of(s->weight.offset);
     sglcuda_matmul_shape shape = { .dtype = l->held,
-                                   .result = l->held,
+                                   .result = wide_of(l->held),
                                    .rows = rows,
                                    .columns = l->pitch,
                                    .depth = l->dim,
@@ -168,7 +175,7 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
                                     .rows = rows,
                                     .columns = l->dim,
                                     .depth = l->pitch,
-                                    .a_row = l->pitch,
+                                    .a_row = gradient_pitch(l),
                                     .a_depth = 1,
                                     .b_depth = l->dim,
                                     .b_column = 1,
@@ -185,7 +192,7 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
                                     .columns = l->dim,
                                     .depth = rows,
                                     .a_row = 1,
-                                    .a_depth = l->pitch,
+                                    .a_depth = gradient_pitch(l),
                                     .b_depth = l->dim,
                                     .b_column = 1,
                                     .run = 1,
@@ -220,7 +227,7 @@ static sgl_status add_rows(sglcuda_prepare *p, const sglexec_instruction *i, con
 {
     const layout *l = &s->l;
     const int64_t first = number * l->chunk_rows, rows = sglcuda_min(l->chunk_rows, l->rows - first);
-    const int64_t bytes = row_bytes(l->held, l->pitch);
+    const int64_t bytes = row_bytes(wide_of(l->held), l->pitch);
     const sgl_dtype target = (sgl_dtype)sglcuda_operand(p->program, i, 2)->dtype;
     char name[32];
     const sglcuda_function *function;
@@ -307,7 +314,7 @@ static sgl_status prepare_trivial(sglcuda_prepare *p, const sglexec_instruction 
 {
     const sglexec_operand *operands = sglcuda_operand(p->program, i, 0);
     const layout *l = &s->l;
-    SGLCORE_TRY(sglcuda_add_zeros(p, command, s->logits, l->chunk_rows * row_bytes(l->held, l->pitch)));
+    SGLCORE_TRY(sglcuda_add_zeros(p, command, s->logits, l->chunk_rows * row_bytes(wide_of(l->held), l->pitch)));
     for (int64_t number = 0; number < sglcuda_ceil_div(l->rows, l->chunk_rows); number++)
         SGLCORE_TRY(add_rows(p, i, s, number, command));
     for (int n = 5; n < 7 && l->gradient; n++)

@@ -1,9 +1,10 @@
 /* loss.cu -- rows of logits: their losses, and in their place their gradients.
  *
- * In: a chunk of logits [rows, vocab], a multiple of 8 elements apart, targets, the gradients of the losses. Out: losses
- * log(sum of e^logit) - logit[target], and (softmax - [target]) * dloss where the logits lay. A block has a row; it is read once where it
- * fits shared memory. Odd invariant: a row's sum goes over its runs of 8 by threads in turn, then by halves, whatever
- * the device. */
+ * In: a chunk of logits [rows, vocab] in f32 (f64 of f64), a multiple of 8 elements apart, targets, the gradients of the losses. Out: losses
+ * log(sum of e^logit) - logit[target], and (softmax - [target]) * dloss in the dtype of the arguments, over the logits of its row. A block has a
+ * row; it is read once where it fits shared memory. Odd invariants: a row's sum goes over its runs of 8 by threads in turn,
+ * then by halves, whatever the device; a gradient that is narrower than its logit is never written over one that is still to be
+ * read, since runs are written in their order, all threads together. */
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/kernels/ops.cuh"
 
@@ -33,28 +34,29 @@ template <class R> SGL_DEVICE loss_sum<R> loss_join(loss_sum<R> a, loss_sum<R> b
     return { most, loss_shrink(a.sum, a.most, most) + loss_shrink(b.sum, b.most, most) };
 }
 
-template <class T> SGL_DEVICE void loss_row(void *logits, const void *targets, const void *dlosses, void *losses,
+/* T: of the gradient, L: of the logits. */
+template <class T, class L> SGL_DEVICE void loss_row(void *logits, const void *targets, const void *dlosses, void *losses,
                                             const sglcuda_loss_values &v)
 {
-    typedef typename T::held R;
+    typedef typename L::held R;
     enum { WARPS = SGLCUDA_LOSS_THREADS / 32 };
     extern __shared__ __align__(16) char room[];
     __shared__ loss_sum<R> warps[WARPS];
     const int64 row = blockIdx.x;
-    char *own = (char *)logits + row * v.pitch * (int64)sizeof(typename T::stored);
+    char *own = (char *)logits + row * v.pitch * (int64)sizeof(typename L::stored);
     const int64 target = loss_target(targets, v.first + row, v);
     const bool ignored = target == v.ignore, within = target >= 0 && target < v.vocab;
     if (ignored && !v.gradient) {
         if (threadIdx.x == 0) ((R *)losses)[v.first + row] = 0;
         return;
     }
-    const R picked = within ? T::load(own, target) : (R)0;
+    const R picked = within ? L::load(own, target) : (R)0;
     loss_sum<R> mine = { loss_least<R>(), 0 };
     for (int64 at = threadIdx.x * 8; at < v.vocab; at += SGLCUDA_LOSS_THREADS * 8) {
         R x[8];
         const int m = sgl_there(at, v.vocab);
-        sgl_take<T, true>(own, at, m, x); /* what lies between vocab and pitch is anything */
-        if (v.resident) T::store8(room, at, x);
+        sgl_take<L, true>(own, at, m, x); /* what lies between vocab and pitch is anything */
+        if (v.resident) L::store8(room, at, x);
         R most = loss_least<R>(), sum = 0;
         SGL_EACH if (e < m) most = x[e] > most || x[e] != x[e] ? x[e] : most;
         const R shift = most == loss_least<R>() ? (R)0 : most;
@@ -73,28 +75,31 @@ template <class T> SGL_DEVICE void loss_row(void *logits, const void *targets, c
     if (!v.gradient) return;
     const R dloss = ignored ? (R)0 : ((const R *)dlosses)[v.first + row];
     const R factor = dloss / all.sum;
-    for (int64 at = threadIdx.x * 8; at < v.pitch; at += SGLCUDA_LOSS_THREADS * 8) {
+    for (int64 first = 0; first < v.pitch; first += SGLCUDA_LOSS_THREADS * 8) {
+        const int64 at = first + threadIdx.x * 8;
         R x[8];
-        T::load8(v.resident ? (const void *)room : own, at, x);
+        typename T::held y[8];
+        if (at < v.pitch) L::load8(v.resident ? (const void *)room : own, at, x);
+        if (sizeof(typename T::stored) < sizeof(typename L::stored)) __syncthreads();
         SGL_EACH
         {
             const R gradient = sgl_exp(x[e] - shift) * factor - (at + e == target ? dloss : (R)0);
-            x[e] = ignored || at + e >= v.vocab ? (R)0 : gradient;
+            y[e] = ignored || at + e >= v.vocab ? (R)0 : gradient;
         }
-        T::store8(own, at, x);
+        if (at < v.pitch) T::store8(own, at, y);
     }
 }
 
-#define LOSS(T)                                                                                                        \
+#define LOSS(T, L)                                                                                                        \
     extern "C" __global__ void __launch_bounds__(SGLCUDA_LOSS_THREADS)                                                 \
         loss_rows_##T(void *logits, const void *targets, const void *dlosses, void *losses, sglcuda_loss_values v)     \
     {                                                                                                                  \
-        loss_row<T>(logits, targets, dlosses, losses, v);                                                              \
+        loss_row<T, L>(logits, targets, dlosses, losses, v);                                                              \
     }
-LOSS(f32)
-LOSS(f64)
-LOSS(bf16)
-LOSS(f16)
+LOSS(f32, f32)
+LOSS(f64, f64)
+LOSS(bf16, f32)
+LOSS(f16, f32)
 
 /* Elements of one float dtype as those of another. */
 template <class F, class T> SGL_DEVICE void loss_convert(const void *from, void *to, long long count)
