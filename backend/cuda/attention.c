@@ -105,41 +105,76 @@ sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instructi
     return add_tasks(p, command, &a, "attention", tasks, plain_grid(&a), places, 8);
 }
 
-/* dout [b, t, h, e] and delta [b, h, t], which lies in the workspace. */
-static sgl_status add_deltas(sglcuda_prepare *p, sglcuda_command *command, const sglcuda_heads *a)
+/* The three launches of a gradient: their names, tasks and grids. */
+typedef struct gradient {
+    const char *deltas, *queries, *keys;
+    int64_t delta_tasks, query_tasks, key_tasks;
+    sglcuda_grid delta_grid, query_grid, key_grid;
+} gradient;
+
+static gradient plain_gradient(const sglcuda_heads *a)
 {
-    const sglcuda_place places[] = { sglcuda_place_of(a->q + 3), sglcuda_place_of(a->q + 5),
-                                     sglcuda_work_place(p->instruction, 0) };
-    const int64_t rows = a->values.b * a->values.h * a->values.t;
-    const sglcuda_grid grid = { .threads[0] = DELTA_THREADS };
-    return add_tasks(p, command, a, "attention_deltas", sglcuda_ceil_div(rows, DELTA_ROWS), grid, places, 3);
+    const sgl_attention *x = &a->values;
+    return (gradient){ .deltas = "attention_deltas",
+                       .queries = "attention_queries",
+                       .keys = "attention_keys",
+                       .delta_tasks = sglcuda_ceil_div(x->b * x->h * x->t, DELTA_ROWS),
+                       .query_tasks = x->b * x->h * tiles_of(x->t) * tiles_of(x->d),
+                       .key_tasks = x->b * x->g * tiles_of(x->s) * tiles_of(sglcuda_max(x->d, x->e)),
+                       .delta_grid = { .threads[0] = DELTA_THREADS },
+                       .query_grid = plain_grid(a),
+                       .key_grid = plain_grid(a) };
 }
 
+static gradient tensor_gradient(const sglcuda_heads *a, int columns)
+{
+    const sgl_attention *x = &a->values;
+    const bool slim = columns == 64;
+    const int keys = slim ? SGL_TENSOR_KEYS_BACK_64 : SGL_TENSOR_KEYS_BACK_128;
+    const int rows = slim ? SGL_TENSOR_ROWS_64 : SGL_TENSOR_ROWS_128;
+    const int queries = SGL_TENSOR_QUERIES_BACK, delta_rows = SGL_TENSOR_THREADS_DELTAS * 8 / columns;
+    const int stats = 2 * 2 * queries * 4; /* logs of sums and deltas, of two tiles */
+    return (gradient){ .deltas = slim ? "attention_tensor_deltas_64" : "attention_tensor_deltas_128",
+                       .queries = slim ? "attention_tensor_queries_64" : "attention_tensor_queries_128",
+                       .keys = slim ? "attention_tensor_keys_64" : "attention_tensor_keys_128",
+                       .delta_tasks = sglcuda_ceil_div(x->b * x->h * x->t, delta_rows),
+                       .query_tasks = x->b * x->h * sglcuda_ceil_div(x->t, SGL_TENSOR_QUERIES),
+                       .key_tasks = x->b * x->g * sglcuda_ceil_div(x->s, rows),
+                       .delta_grid = { .threads[0] = SGL_TENSOR_THREADS_DELTAS },
+                       .query_grid = { .threads[0] = slim ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
+                                       .shared = (unsigned)((2 * SGL_TENSOR_QUERIES + 4 * keys) * columns * 2) },
+                       .key_grid = { .threads[0] = SGL_TENSOR_THREADS_KEYS,
+                                     .shared = (unsigned)((2 * rows + 4 * queries) * columns * 2 + stats) } };
+}
+
+/* Arguments: q, k, v, out, lse, dout, offset. Delta, sums of out * dout, [b, h, t], lies in the workspace. */
 sgl_status sglcuda_prepare_attention_grad(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
 {
     sglcuda_heads a;
     sglcuda_heads_of(p->program, i, 6, &a);
-    const sgl_attention *x = &a.values;
-    const sglexec_operand *dq = sglcuda_operand(p->program, i, i->arg_count);
+    const sglexec_operand *out = a.q + 3, *lse = a.q + 4, *dout = a.q + 5,
+                          *dq = sglcuda_operand(p->program, i, i->arg_count);
+    const sglexec_operand *const copied[] = { a.q, a.k, a.v, out, dout, dq, dq + 1, dq + 2 };
+    const int columns = tensor_columns(&a, copied, 8);
+    const gradient g = columns > 0 ? tensor_gradient(&a, columns) : plain_gradient(&a);
+    const sglcuda_place delta = sglcuda_work_place(i, 0);
+    const sglcuda_place products[] = { sglcuda_place_of(out), sglcuda_place_of(dout), delta };
     sglcuda_place places[] = { sglcuda_place_of(a.q),
                                sglcuda_place_of(a.k),
                                sglcuda_place_of(a.v),
-                               sglcuda_place_of(a.q + 5),
-                               sglcuda_place_of(a.q + 4),
-                               sglcuda_work_place(i, 0),
+                               sglcuda_place_of(dout),
+                               sglcuda_place_of(lse),
+                               delta,
                                sglcuda_place_of(a.offset),
                                sglcuda_place_of(a.query_segments),
                                sglcuda_place_of(a.key_segments),
                                sglcuda_place_of(dq),
                                sglcuda_place_of(dq) };
-    const int64_t widest = sglcuda_max(x->d, x->e);
-    SGLCORE_TRY(add_deltas(p, command, &a));
-    SGLCORE_TRY(add_tasks(p, command, &a, "attention_queries", x->b * x->h * tiles_of(x->t) * tiles_of(x->d),
-                          plain_grid(&a), places, 10));
+    SGLCORE_TRY(add_tasks(p, command, &a, g.deltas, g.delta_tasks, g.delta_grid, products, 3));
+    SGLCORE_TRY(add_tasks(p, command, &a, g.queries, g.query_tasks, g.query_grid, places, 10));
     places[9] = sglcuda_place_of(dq + 1);
     places[10] = sglcuda_place_of(dq + 2);
-    return add_tasks(p, command, &a, "attention_keys", x->b * x->g * tiles_of(x->s) * tiles_of(widest), plain_grid(&a),
-                     places, 11);
+    return add_tasks(p, command, &a, g.keys, g.key_tasks, g.key_grid, places, 11);
 }
 
 int64_t sglcuda_attention_grad_workspace(const sglir_graph *g, const sglir_node *node)

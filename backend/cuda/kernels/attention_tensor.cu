@@ -13,26 +13,6 @@ const int QUERIES = SGL_TENSOR_QUERIES, KEYS = SGL_TENSOR_KEYS;
 const double LOG2_E = 1.4426950408889634;
 const float LN_2 = 0.6931471805599453f;
 
-/* What a block of queries goes through. */
-struct walk {
-    const int *key_segments; /* NULL: all is one segment */
-    sgl_segments own;
-    int last;
-    bool mixed; /* of the tile that was found: some pairs are of two segments */
-    /* The first tile from `key` on that some query may see, or `last`. */
-    __device__ __forceinline__ int find(int key)
-    {
-        mixed = false;
-        for (; key_segments && key < last; key += KEYS) {
-            const sgl_segments theirs = sgl_segments_of(key_segments + key, last - key < KEYS ? last - key : KEYS);
-            if (sgl_apart(own, theirs)) continue;
-            mixed = !sgl_together(own, theirs);
-            break;
-        }
-        return key < last ? key : last;
-    }
-};
-
 /* Scores of keys that a query does not see. */
 template <int ROWS>
 SGL_DEVICE void hide(float (&scores)[ROWS][KEYS / 8][4], const sgl_times &times, int first_row, int t, int key,
@@ -91,61 +71,6 @@ SGL_DEVICE void soften(float (&scores)[KEYS / 8][4], float (&sums)[columns / 8][
     }
 }
 
-/* The warp's scores of a tile of keys. */
-template <class T, int columns, int ROWS>
-SGL_DEVICE void make_scores(float (&scores)[ROWS][KEYS / 8][4], const sgl_tile<columns> &q, const sgl_tile<columns> &k,
-                            int row)
-{
-#pragma unroll
-    for (int m = 0; m < ROWS; m++)
-#pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
-#pragma unroll
-            for (int c = 0; c < 4; c++) scores[m][n][c] = 0;
-#pragma unroll
-    for (int x = 0; x < columns / 16; x++) {
-        uint32 a[ROWS][4], b[4];
-#pragma unroll
-        for (int m = 0; m < ROWS; m++) q.left(a[m], row + 16 * m, x);
-#pragma unroll
-        for (int n = 0; n < KEYS / 16; n++) {
-            k.right_turned(b, 16 * n, x);
-#pragma unroll
-            for (int m = 0; m < ROWS; m++) {
-                sgl_tensor<T>::product(scores[m][2 * n], a[m], b[0], b[1]);
-                sgl_tensor<T>::product(scores[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
-/* sums += probabilities v */
-template <class T, int columns, int ROWS>
-SGL_DEVICE void weigh_values(float (&sums)[ROWS][columns / 8][4], const float (&p)[ROWS][KEYS / 8][4],
-                             const sgl_tile<columns> &v)
-{
-#pragma unroll
-    for (int x = 0; x < KEYS / 16; x++) {
-        uint32 a[ROWS][4], b[4];
-#pragma unroll
-        for (int m = 0; m < ROWS; m++)
-#pragma unroll
-            for (int part = 0; part < 4; part++) {
-                const float *pair = &p[m][2 * x + part / 2][part % 2 * 2];
-                a[m][part] = sgl_tensor<T>::pack(pair[0], pair[1]);
-            }
-#pragma unroll
-        for (int n = 0; n < columns / 16; n++) {
-            v.right(b, 16 * x, n);
-#pragma unroll
-            for (int m = 0; m < ROWS; m++) {
-                sgl_tensor<T>::product(sums[m][2 * n], a[m], b[0], b[1]);
-                sgl_tensor<T>::product(sums[m][2 * n + 1], a[m], b[2], b[3]);
-            }
-        }
-    }
-}
-
 /* A warp owns ROWS times 16 queries. */
 template <class T, int columns, int ROWS>
 SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const int64 *offset_at,
@@ -169,18 +94,15 @@ SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const 
         const uint16 *keys = k + (b * a.s * a.g + group) * d, *values = v + (b * a.s * a.g + group) * e;
         const int *own_segments = a.segmented ? query_segments + b * a.t : nullptr;
         const int *their_segments = a.segmented ? key_segments + b * a.s : nullptr;
-        walk w = { their_segments, {}, (int)sgl_last_key(a, offset, query + queries - 1), false };
+        sgl_walk<KEYS> w = { their_segments, {}, (int)sgl_last_key(a, offset, query + queries - 1), false };
         if (a.segmented) w.own = sgl_segments_of(own_segments + query, queries);
         float scores[ROWS][KEYS / 8][4], sums[ROWS][columns / 8][4], top[ROWS][2], total[ROWS][2];
 #pragma unroll
         for (int m = 0; m < ROWS; m++) {
             top[m][0] = top[m][1] = -INFINITY;
             total[m][0] = total[m][1] = 0;
-#pragma unroll
-            for (int n = 0; n < columns / 8; n++)
-#pragma unroll
-                for (int c = 0; c < 4; c++) sums[m][n][c] = 0;
         }
+        sgl_clear(sums);
         __syncthreads(); /* the task before is done with shared memory */
         q_tile.load(q + ((b * a.t + query) * a.h + head) * d, q_row, QUERIES, queries, d);
         int key = w.find((int)sgl_first_key(a, offset, query) / KEYS * KEYS), stage = 0;
@@ -203,11 +125,11 @@ SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const 
                 k_next.load(keys + next * k_row, k_row, KEYS, a.s - next, d);
                 v_next.load(values + next * v_row, v_row, KEYS, a.s - next, e);
             }
-            make_scores<T, columns, ROWS>(scores, q_tile, k_tile, row);
+            sgl_row_products<T, columns, ROWS, KEYS>(scores, q_tile, row, k_tile, 0);
             if (hidden) hide<ROWS>(scores, times, query + row, t, key, mixed ? own_segments : nullptr, their_segments);
 #pragma unroll
             for (int m = 0; m < ROWS; m++) soften<columns>(scores[m], sums[m], top[m], total[m], scale);
-            weigh_values<T, columns, ROWS>(sums, scores, v_tile);
+            sgl_weigh_rows<T, columns, ROWS, KEYS>(sums, scores, v_tile, 0);
             key = next;
             stage ^= 1;
         }

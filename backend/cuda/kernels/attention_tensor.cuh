@@ -123,6 +123,68 @@ template <int columns> struct sgl_tile {
     }
 };
 
+/* ---- products of a warp ------------------------------------------------------------------------------------------------- */
+
+template <int ROWS, int N> SGL_DEVICE void sgl_clear(float (&sums)[ROWS][N][4])
+{
+#pragma unroll
+    for (int m = 0; m < ROWS; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) sums[m][n][c] = 0;
+}
+
+/* Rows row .. of one tile, 16 ROWS of them, times rows other .. of another, WIDE of them. */
+template <class T, int columns, int ROWS, int WIDE>
+SGL_DEVICE void sgl_row_products(float (&products)[ROWS][WIDE / 8][4], const sgl_tile<columns> &mine, int row,
+                                 const sgl_tile<columns> &theirs, int other)
+{
+    sgl_clear(products);
+#pragma unroll
+    for (int x = 0; x < columns / 16; x++) {
+        uint32 a[ROWS][4], b[4];
+#pragma unroll
+        for (int m = 0; m < ROWS; m++) mine.left(a[m], row + 16 * m, x);
+#pragma unroll
+        for (int n = 0; n < WIDE / 16; n++) {
+            theirs.right_turned(b, other + 16 * n, x);
+#pragma unroll
+            for (int m = 0; m < ROWS; m++) {
+                sgl_tensor<T>::product(products[m][2 * n], a[m], b[0], b[1]);
+                sgl_tensor<T>::product(products[m][2 * n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+/* sums += weights, rounded to the dtype, times rows other .. of a tile, WIDE of them. */
+template <class T, int columns, int ROWS, int WIDE>
+SGL_DEVICE void sgl_weigh_rows(float (&sums)[ROWS][columns / 8][4], const float (&weights)[ROWS][WIDE / 8][4],
+                               const sgl_tile<columns> &theirs, int other)
+{
+#pragma unroll
+    for (int x = 0; x < WIDE / 16; x++) {
+        uint32 a[ROWS][4], b[4];
+#pragma unroll
+        for (int m = 0; m < ROWS; m++)
+#pragma unroll
+            for (int part = 0; part < 4; part++) {
+                const float *pair = &weights[m][2 * x + part / 2][part % 2 * 2];
+                a[m][part] = sgl_tensor<T>::pack(pair[0], pair[1]);
+            }
+#pragma unroll
+        for (int n = 0; n < columns / 16; n++) {
+            theirs.right(b, other + 16 * x, n);
+#pragma unroll
+            for (int m = 0; m < ROWS; m++) {
+                sgl_tensor<T>::product(sums[m][2 * n], a[m], b[0], b[1]);
+                sgl_tensor<T>::product(sums[m][2 * n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
 /* Rows row .. row + 15 of a result, from a warp's sums through its own rows of a tile that it no longer needs. */
 template <class T, int columns>
 SGL_DEVICE void sgl_store_rows(const sgl_tile<columns> &tile, char *tile_memory, int row,
@@ -202,5 +264,25 @@ SGL_DEVICE sgl_times sgl_times_of(const sgl_attention &a, int64 offset)
     const int64 near = !a.causal || offset > far ? far : offset < low ? low : offset;
     return { (int)near, a.window > 0 ? (int)a.window : (int)(far + far / 2), (int)a.s };
 }
+
+/* Tiles of SIZE rows that pass by a block: those that some row of the block may see, or be seen by. */
+template <int SIZE> struct sgl_walk {
+    const int *segments; /* of what passes by; NULL: all is one segment */
+    sgl_segments own;
+    int last;
+    bool mixed; /* of the tile that was found: some pairs are of two segments */
+    /* The first such tile from `at` on, or `last`. */
+    __device__ __forceinline__ int find(int at)
+    {
+        mixed = false;
+        for (; segments && at < last; at += SIZE) {
+            const sgl_segments theirs = sgl_segments_of(segments + at, last - at < SIZE ? last - at : SIZE);
+            if (sgl_apart(own, theirs)) continue;
+            mixed = !sgl_together(own, theirs);
+            break;
+        }
+        return at < last ? at : last;
+    }
+};
 
 #endif
