@@ -13,15 +13,23 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/nvrtc.h"
 
-static inline void cuda_case_driver(const char *words)
+static inline void cuda_case_library(const char *name)
 {
     char path[4096];
     const char *folder = getenv("DRIVER");
     assert_non_null(folder);
-    snprintf(path, sizeof path, "%s/libcuda.so.1", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     if (!dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) fail_msg("%s", dlerror());
+}
+
+static inline void cuda_case_driver(const char *words)
+{
+    cuda_case_library("libcuda.so.1");
     setenv("SGL_TESTS_DRIVER", words, 1);
 }
+
+/* The cuBLASLt that belongs to that driver. */
+static inline void cuda_case_blas(void) { cuda_case_library("libcublasLt.so.13"); }
 
 static inline sglexec_device *cuda_case_open(sglcore_env *env, const char *words)
 {
