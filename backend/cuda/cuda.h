@@ -66,6 +66,7 @@ typedef struct sglcuda_launch {
     CUstream stream;
 } sglcuda_launch;
 
+/* run NULL: there is nothing to do. */
 typedef struct sglcuda_command {
     sgl_status (*run)(const sglcuda_launch *launch, const void *plan);
     const void *plan;

@@ -278,7 +278,7 @@ static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t ind
     const sglcuda_launch launch = { .device = device, .spaces = spaces, .stream = device->stream };
     if (!command->run) return SGL_OK; /* over no elements */
     SGLCORE_TRY(sglcuda_enter(device));
-    sgl_status status = command->run(&launch, command->plan);
+    sgl_status status = command->run ? command->run(&launch, command->plan) : SGL_OK; /* of nothing */
     if (status == SGL_OK && device->waits) status = sglcuda_wait(device);
     return status == SGL_OK
                ? SGL_OK
