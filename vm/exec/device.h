@@ -25,7 +25,8 @@ typedef struct sglexec_device_ops {
 
     /* Memory of the device. */
     int64_t (*room)(sglexec_device *device); /* bytes that are free; NULL: it is the host's memory, or none */
-    sgl_status (*alloc)(sglexec_device *device, int64_t bytes, void **block); /* aligned to 256 bytes at least, zeroed */
+    sgl_status (*alloc)(sglexec_device *device, int64_t bytes,
+                        void **block); /* aligned to 256 bytes at least, zeroed */
     void (*free)(sglexec_device *device, void *block, int64_t bytes);
     sgl_status (*write)(sglexec_device *device, void *block, int64_t offset, const void *host, int64_t bytes);
     sgl_status (*read)(sglexec_device *device, const void *block, int64_t offset, void *host, int64_t bytes);
