@@ -54,9 +54,9 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
 static sgl_status check_plan(const sglpass_context *context)
 {
     const sglplan *plan = context->plan;
-    if (plan->mesh[SGLIR_AXIS_PP] > SGLPASS_STAGES_MOST)
+    if (plan->mesh[SGLIR_AXIS_PP] > SGLPLAN_MOST_STAGES)
         return sglcore_fail(context->env, SGL_LIMIT, "plan: pp = %lld stages, and %d are the most there may be",
-                            (long long)plan->mesh[SGLIR_AXIS_PP], SGLPASS_STAGES_MOST);
+                            (long long)plan->mesh[SGLIR_AXIS_PP], SGLPLAN_MOST_STAGES);
     if (sglplan_chunks(plan) > 1 && plan->schedule != SGLPLAN_INTERLEAVED)
         return sglcore_fail(
             context->env, SGL_INVALID_ARGUMENT,

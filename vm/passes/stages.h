@@ -12,9 +12,8 @@
 #include "passes/pass.h"
 
 enum {
-    SGLPASS_STAGES_FREE = -1,   /* in place of a stage: made wherever it is wanted */
-    SGLPASS_STAGES_UNSAID = -2, /* nothing says so yet */
-    SGLPASS_STAGES_MOST = 64    /* a bit each */
+    SGLPASS_STAGES_FREE = -1,  /* in place of a stage: made wherever it is wanted */
+    SGLPASS_STAGES_UNSAID = -2 /* nothing says so yet */
 };
 
 /* What a loop over micro-batches carries: nothing else in its body reads the carry but the chain of nodes that add to it. */

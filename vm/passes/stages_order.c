@@ -103,8 +103,8 @@ static double turn_length(const orderer *o, const sglpass_stages_turn *turn)
 /* False: the stages would wait for one another for ever. */
 static bool take_turns(orderer *o, sglpass_stages_turn *turns)
 {
-    int64_t next[SGLPASS_STAGES_MOST] = { 0 }, taken = 0;
-    double free_at[SGLPASS_STAGES_MOST] = { 0 };
+    int64_t next[SGLPLAN_MOST_STAGES] = { 0 }, taken = 0;
+    double free_at[SGLPLAN_MOST_STAGES] = { 0 };
     for (int64_t before = -1; taken > before;) { /* each round takes what waits for nothing but its own turn */
         before = taken;
         for (int stage = 0; stage < o->stages; stage++) {

@@ -23,8 +23,7 @@ typedef struct sglplan_coordinate {
     int64_t at[SGLIR_AXIS_COUNT]; /* MICRO: 0 */
 } sglplan_coordinate;
 
-/* Ranks of the whole mesh, at most SGLPLAN_MOST_RANKS; more: INVALID_ARGUMENT, with the extents in the message. */
-#define SGLPLAN_MOST_RANKS ((int64_t)1 << 24)
+/* Ranks of the whole mesh, at most SGLPLAN_MOST_RANKS; more: INVALID_ARGUMENT, with the axis in the message. */
 sgl_status sglplan_mesh_size(sglcore_env *env, const sglplan *plan, int64_t *ranks);
 sglplan_coordinate sglplan_mesh_coordinate(const sglplan *plan, int64_t rank);
 int64_t sglplan_mesh_rank(const sglplan *plan, const sglplan_coordinate *coordinate);
