@@ -121,7 +121,7 @@ static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g,
     const int64_t last = sglplan_group_size(&plan, ~(sglplan_axes)0) - 1;
     if (!ir_case_round_trip(env, check.graphs[last], &message)) fail_msg("%s (%s): %s", name, c->name, message.text);
     for (int op = 0; exchanges && op < SGLIR_OP_COUNT; op++) {
-        if (sglir_ops[op].flags & SGLIR_EXCHANGE) exchanges[op] += count_op(check.graphs[0], (sglir_op)op);
+        if (sglir_is_exchange(op)) exchanges[op] += count_op(check.graphs[0], (sglir_op)op);
     }
     world_check_free(&check);
 }
@@ -409,7 +409,7 @@ static sglcore_hash exchanges_of(const sglir_graph *g, int *merged, int *alone)
     sglcore_hasher_init(&hasher);
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
-        if (!(sglir_ops[node->op].flags & SGLIR_EXCHANGE)) continue;
+        if (!sglir_is_exchange(node->op)) continue;
         sglcore_hasher_u64(&hasher, node->op);
         sglcore_hasher_u64(&hasher, node->arg_count);
         sglcore_hasher_u64(&hasher, (uint64_t)sglir_attr_int(g, node, "axes"));

@@ -459,7 +459,7 @@ static void test_placed(void **state)
             if (sglir_verify(made, SGLIR_PLACED) != SGL_OK) fail_msg("%s", env.message);
             for (int64_t n = 0; n < made->nodes.count && count < 256; n++) {
                 const sglir_node *node = &made->nodes.data[n];
-                if (!(sglir_ops[node->op].flags & SGLIR_EXCHANGE)) continue;
+                if (!sglir_is_exchange(node->op)) continue;
                 order[r > 0][count][0] = node->op;
                 order[r > 0][count++][1] = sglir_attr_int(made, node, "axes");
             }

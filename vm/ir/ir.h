@@ -351,11 +351,11 @@ static inline bool sglir_is_loop(const sglir_node *node)
 }
 /* A loop or a branch: its regions are run as blocks of their own, where a kernel's is one piece. */
 static inline bool sglir_is_control(const sglir_node *node) { return sglir_is_loop(node) || node->op == SGLIR_OP_COND; }
+static inline bool sglir_is_exchange(sglir_op op) { return (sglir_ops[op].flags & SGLIR_EXCHANGE) != 0; }
 /* What ranks exchange, or which of them this one is: no op of one rank's mathematics. */
 static inline bool sglir_is_among_ranks(sglir_op op)
 {
-    return (sglir_ops[op].flags & SGLIR_EXCHANGE) != 0 || op == SGLIR_OP_COORDINATE || op == SGLIR_OP_SHARE ||
-           op == SGLIR_OP_WAIT;
+    return sglir_is_exchange(op) || op == SGLIR_OP_COORDINATE || op == SGLIR_OP_SHARE || op == SGLIR_OP_WAIT;
 }
 static inline sglir_id sglir_body(const sglir_node *node) { return node->region_first + node->region_count - 1; }
 /* As many regions as nodes of the op hold. */

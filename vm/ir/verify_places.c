@@ -415,7 +415,7 @@ static bool exchanged_over(const places *p, sglir_id a, sglir_id b)
 {
     const sglir_graph *g = p->g;
     const sglir_node *maker = sglir_maker(g, b);
-    if (maker == NULL || !(sglir_ops[maker->op].flags & SGLIR_EXCHANGE) || !same_place(g, a, b)) return false;
+    if (maker == NULL || !sglir_is_exchange(maker->op) || !same_place(g, a, b)) return false;
     const sglir_region *region = &g->regions.data[maker->region];
     bool begun = false, waited = false;
     for (int64_t n = 0; n < region->nodes.count && !waited; n++) {

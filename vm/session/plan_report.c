@@ -72,7 +72,7 @@ static sgl_status count_block(summary *s, uint32_t block, int64_t launches)
     const sglexec_block *b = &p->blocks.data[block];
     for (uint32_t n = b->first; n < b->first + b->count; n++) {
         const sglexec_instruction *i = &p->instructions.data[n];
-        if (sglir_ops[i->op].flags & SGLIR_EXCHANGE) SGLCORE_TRY(count_one(s, i, launches));
+        if (sglir_is_exchange(i->op)) SGLCORE_TRY(count_one(s, i, launches));
         if (i->op == SGLIR_OP_WHILE || i->op == SGLIR_OP_COND)
             SGLCORE_TRY(count_block(s, i->other, launches * sglexec_turns(i)));
         if (sglexec_is_control(i)) SGLCORE_TRY(count_block(s, i->block, launches * sglexec_turns(i)));

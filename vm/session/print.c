@@ -73,7 +73,7 @@ static sgl_status remark(void *of, const sglir_graph *g, sglir_id id, sglcore_te
     sglir_named named[16];
     if (id == SGLIR_NONE) return remark_rank(p, g->env, text);
     const sglir_node *node = sglir_node_at(g, id);
-    if ((sglir_ops[node->op].flags & SGLIR_EXCHANGE) == 0) return SGL_OK;
+    if (!sglir_is_exchange(node->op)) return SGL_OK;
     for (int i = 0, count = sglir_attrs_named(g, node, named); i < count; i++) {
         if (strcmp(named[i].name, "axes") == 0) return remark_group(p, g->env, (sglplan_axes)named[i].i, text);
     }

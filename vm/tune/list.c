@@ -160,7 +160,7 @@ static bool block_exchanges(const lister *l, uint32_t block)
 
 static bool exchanges(const lister *l, const sglexec_instruction *i)
 {
-    if (!sglexec_is_control(i)) return (sglir_ops[i->op].flags & SGLIR_EXCHANGE) != 0;
+    if (!sglexec_is_control(i)) return sglir_is_exchange(i->op);
     const bool two = i->op != SGLIR_OP_SCAN;
     return block_exchanges(l, i->block) || (two && block_exchanges(l, i->other));
 }
@@ -198,7 +198,7 @@ static sgl_status add_block(lister *l, uint32_t block)
                                 sglcore_string(l->program->strings, l->program->name));
         if (sglexec_is_control(i))
             status = add_control(l, i);
-        else if (sglir_ops[i->op].flags & SGLIR_EXCHANGE)
+        else if (sglir_is_exchange(i->op))
             status = add_exchange(l, n);
         else if (i->op == SGLIR_OP_WAIT)
             status = sgltune_list_wait(l->env, l->list, l->begun[i->begun]);
