@@ -272,3 +272,8 @@ says err 'is none of tflops=N'
 run 0 plan "$LLAMA" --mesh pp=2,ep=5 --rank 7 --set dim=48 --set heads=6 --set seq=7 --set layers=3 --set batch=24 --set kv_heads=1 \
     --set ffn=24 --set plan.schedule=zero-bubble
 says out 'all 10 ranks come to the end of a step, on paper'
+
+# So where parts of three kinds are uneven, and within loops over micro-batches.
+run 0 plan "$ROOT/examples/moe.lua" --mesh pp=3,fsdp=2,cp=3 --rank 8 --set dim=48 --set heads=6 --set seq=7 --set layers=2 --set batch=7 \
+    --set kv_heads=6 --set ffn=17 --set experts=4 --set plan.schedule=gpipe --set plan.zero=1
+says out 'all 18 ranks come to the end of a step, on paper'

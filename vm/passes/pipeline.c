@@ -213,28 +213,67 @@ static bool is_left_out(const sglpass_context *context, const sglpass *pass)
            (sglplan_disables(context->plan, pass->name) || sglcore_knob_lists(SGLCORE_KNOB_DISABLE, pass->name));
 }
 
+/* The graph before the pass of number `end` as rank 0 has it, of `logical`, which `shard` was given: ranks with uneven parts decide by
+ * it what all must decide alike. *out NULL: parts are even, or this is as rank 0. */
+static sgl_status run_as_first(const sglpass_context *given, const sglpass *list, int end, const sglir_graph *logical,
+                               const sglir_graph *own, sglir_graph **out)
+{
+    sglpass_context context = *given;
+    sglplan_coordinate at = sglplan_mesh_coordinate(given->plan, given->rank);
+    int first = 0;
+    at.at[SGLIR_AXIS_PP] = 0; /* before `stages` all along pp have the same */
+    context.rank = 0;
+    context.changed = NULL;
+    if (sglplan_mesh_rank(given->plan, &at) == 0 || sglpass_is_even(given->plan, own)) return SGL_OK;
+    while (list[first].run != sglpass_shard) first++;
+    for (int i = first; i < end; i++) {
+        sglir_graph *next = NULL;
+        const sgl_status status = list[i].run(&context, *out ? *out : logical, &next);
+        sglir_graph_free(*out);
+        *out = next;
+        SGLCORE_TRY(status);
+    }
+    return SGL_OK;
+}
+
 /* From the pass of number `first` on. *out NULL: all were left out. kept: where the graph goes that recompute was given,
  * unless that is `in`; NULL: nobody wants it. */
-static sgl_status run_range(const sglpass_context *context, const sglpass *list, int first, const sglir_graph *in,
+static sgl_status run_range(const sglpass_context *given, const sglpass *list, int first, const sglir_graph *in,
                             const char *until, sglir_graph **out, sglir_graph **kept)
 {
-    const sglir_graph *now = in;
-    sglir_graph *made = NULL;
-    for (int i = first; list[i].name; i++) {
-        if (!is_left_out(context, &list[i])) {
+    const bool staged = sglplan_is_staged(given->plan);
+    const sglir_graph *now = in, *logical = NULL;
+    sglir_graph *made = NULL, *owned = NULL, *as_first = NULL; /* owned: logical, unless that is `in` */
+    sgl_status status = SGL_OK;
+    for (int i = first; list[i].name && status == SGL_OK; i++) {
+        if (!is_left_out(given, &list[i])) {
             sglir_graph *next = NULL;
-            sgl_status status = run_one(context, i + 1, &list[i], now, &next);
-            if (kept && list[i].run == sglpass_recompute)
+            sglpass_context context = *given;
+            if (list[i].run == sglpass_stages_split && logical)
+                status = run_as_first(given, list, i, logical, now, &as_first);
+            context.first = as_first;
+            if (status == SGL_OK) status = run_one(&context, i + 1, &list[i], now, &next);
+            if (staged && list[i].run == sglpass_shard) {
+                logical = now;
+                owned = made;
+            } else if (kept && list[i].run == sglpass_recompute) {
                 *kept = made;
-            else
+            } else {
                 sglir_graph_free(made);
-            if (status != SGL_OK) return status;
+            }
             now = made = next;
+        }
+        if (list[i].run == sglpass_stages_split) {
+            sglir_graph_free(owned);
+            sglir_graph_free(as_first);
+            owned = as_first = NULL;
+            logical = NULL;
         }
         if (until && strcmp(until, list[i].name) == 0) break;
     }
+    sglir_graph_free(owned);
     *out = made;
-    return SGL_OK;
+    return status;
 }
 
 /* ---- a bound on memory ------------------------------------------------------------------------------------------------ */

@@ -65,18 +65,30 @@ static sgl_status check_plan(const sglpass_context *context)
     return SGL_OK;
 }
 
+/* Without what is dead, that of rank 0 as well: what is dead wants nothing, and weighs nothing. */
+static sgl_status stage_clean(const sglpass_context *given, const sglir_graph *clean, sglir_graph **out)
+{
+    sglpass_context context = *given;
+    sglir_graph *first = NULL;
+    SGLCORE_TRY(check_plan(given));
+    if (given->first) SGLCORE_TRY(sglir_rewrite_graph(given->env, given->first, "stages", NULL, NULL, &first));
+    context.first = first;
+    sgl_status status = stage_graph(&context, clean, out);
+    sglir_graph_free(first);
+    return status;
+}
+
 sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     *out = NULL;
-    sglir_graph *clean; /* what is dead wants nothing */
+    sglir_graph *clean;
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "stages", NULL, NULL, &clean));
     if (!sglplan_is_staged(context->plan)) {
         *out = clean;
         sglpass_say(context, in, clean, false);
         return SGL_OK;
     }
-    sgl_status status = check_plan(context);
-    if (status == SGL_OK) status = stage_graph(context, clean, out);
+    sgl_status status = stage_clean(context, clean, out);
     const bool cut = *out != NULL;
     if (status == SGL_OK && !cut) {
         *out = clean;
