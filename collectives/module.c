@@ -51,7 +51,7 @@ static sgl_status open_module(sglcore_env *env, char path[PATH_MAX], const sglco
     if (!find_module(path))
         return sglcore_fail(env, SGL_NOT_FOUND,
                             "transport mpi: there is no " MODULE " beside the library: it is built where MPI's "
-                            "headers are (libopenmpi-dev), and SGL_MODULES names its folder");
+                            "headers are (`scripts/deps mpi`, then build again), and SGL_MODULES names its folder");
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) return sglcore_fail(env, SGL_UNSUPPORTED, "transport mpi: %s", dlerror());
     *ops = dlsym(module, SGLCOMM_LINK_SYMBOL);

@@ -95,6 +95,16 @@ run 1 plan recipe.lua
 says err "no mesh axis 'pt'" 'there are dp, fsdp, tp'
 recipe 'params = { weight = { tp = false } }, mesh = { tp = 2 }'
 run 0 plan recipe.lua
+# Over fsdp goes what another axis has left, whoever says so: along one dimension two axes would send more.
+recipe 'params = { weight = { tp = 1 } }, mesh = { fsdp = 2, tp = 2 }'
+run 0 plan recipe.lua
+says out 'f32[2,2]{fsdp:0,tp:1}'
+recipe 'params = { weight = { tp = 0 } }, mesh = { fsdp = 2, tp = 2 }'
+run 0 plan recipe.lua
+says out 'f32[2,2]{fsdp:1,tp:0}'
+recipe 'params = { weight = { tp = false } }, mesh = { fsdp = 2, tp = 2 }'
+run 0 plan recipe.lua
+says out 'f32[2,4]{fsdp:0}'
 
 # Stages of a pipeline: every schedule comes to its end on paper; one of more chunks hands over more often.
 FOUR="--mesh pp=2 --set layers=4 --set plan.micro=4 --rank 0"
