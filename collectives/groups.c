@@ -1,9 +1,10 @@
 /* groups.c -- groups of ranks, and what enters them: arguments are checked here, before anything is under way.
  *
- * Comes in: the ranks of a group, as all of them give them; exchanges. Goes out: a group with all the memory that its exchanges
- * will need, and exchanges in its queue. To make a group nothing is exchanged: ranks that disagree about one find out at its
- * first exchange, whose notes carry the group's hash and its number, which ranks that are not in it count, too. Odd invariant: groups stand in one list that only grows, so that the
- * communication thread walks it without a lock. */
+ * Comes in: the ranks of a group, as all of them give them; exchanges. Goes out: a group with all the memory that its
+ * exchanges will need, and exchanges in its queue. To make a group nothing is exchanged: ranks that disagree about one
+ * find out at its first exchange, whose notes carry the group's hash and its number, which ranks that are not in it
+ * count, too. Odd invariant: groups stand in one list that only grows, so that the communication thread walks it
+ * without a lock. */
 #include <string.h>
 
 #include "collectives/engine.h"

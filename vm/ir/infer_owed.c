@@ -250,7 +250,7 @@ static int first_split(const sglir_infer *in, int axis)
 
 static bool view_of(const sglir_infer *in, sglir_view *view)
 {
-    if (in->arg_count > 16 || *in->count > 8) return false;
+    if (in->arg_count > SGLIR_MOST_ARGS || *in->count > SGLIR_MOST_RESULTS) return false;
     *view = (sglir_view){ .op = in->op,
                           .arg_count = in->arg_count,
                           .result_count = *in->count,

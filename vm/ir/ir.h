@@ -152,7 +152,12 @@ typedef struct sglir_whole {
     int64_t dims[SGL_MAX_RANK], starts[SGL_MAX_RANK];
 } sglir_whole;
 
-enum { SGLIR_MOST_TURNS = 1 << 20 };
+enum {
+    SGLIR_MOST_TURNS = 1 << 20,
+    SGLIR_MOST_ATTRS = 16, /* of an op */
+    SGLIR_MOST_ARGS = 16,
+    SGLIR_MOST_RESULTS = 8 /* of one whose dimensions have labels */
+};
 typedef struct sglir_node {
     uint16_t op;
     uint16_t epoch; /* of a recomputed clone; nodes of different epochs never merge */
@@ -369,9 +374,9 @@ double sglir_attr_float(const sglir_graph *g, const sglir_node *node, const char
 const char *sglir_attr_string(const sglir_graph *g, const sglir_node *node, const char *name);
 const int64_t *sglir_attr_ints(const sglir_graph *g, const sglir_node *node, const char *name, int *count);
 const double *sglir_attr_floats(const sglir_graph *g, const sglir_node *node, const char *name, int *count);
-/* Fills `named` with the node's attributes, ready for sglir_emit into another graph; at most 16. Returns the count.
+/* Fills `named` with the node's attributes, ready for sglir_emit into another graph. Returns the count.
  * The lists point into g. */
-int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[16]);
+int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[SGLIR_MOST_ATTRS]);
 /* "llama.lua:42" or "autodiff of llama.lua:42" or "" */
 const char *sglir_origin_text(const sglir_graph *g, uint32_t origin, char *text, size_t size);
 /* The splat value of a constant (through broadcasts and reshapes); false when it is none. */
@@ -382,13 +387,13 @@ bool sglir_constant_value(const sglir_graph *g, sglir_id value, double *out);
  * numbers from 0; -1 marks a dimension that cannot be split. A label that stands in arguments only is summed over: a
  * result is then partial when it is split. Labels of results come after those of the arguments. */
 typedef struct sglir_labels {
-    int8_t args[16][SGL_MAX_RANK];
-    int8_t results[8][SGL_MAX_RANK];
+    int8_t args[SGLIR_MOST_ARGS][SGL_MAX_RANK];
+    int8_t results[SGLIR_MOST_RESULTS][SGL_MAX_RANK];
     int count;        /* of labels */
     uint32_t summed;  /* bit per label: contracted by a sum when split (dot, reduce_sum) */
     uint32_t refused; /* bit per label: cannot be split at all */
 } sglir_labels;
-/* False for ops with more than 16 arguments (pack, concat: handled by their callers) or none that makes sense. */
+/* False for nodes with more than SGLIR_MOST_ARGS arguments (pack, concat: handled by their callers) or none that makes sense. */
 bool sglir_labels_of(const sglir_graph *g, const sglir_node *node, sglir_labels *labels);
 
 /* In place of a dimension. */
@@ -399,9 +404,8 @@ enum {
 /* How a node runs along an axis of ranks over which its first argument is split along a dimension that its labels refuse
  * (beyond.c): per argument and result a dimension, or one of the above. */
 typedef struct sglir_beyond {
-    int8_t args[16], results[8];
-    bool
-        extreme; /* each rank's maximum or minimum, kept as one of as many as there are ranks, of which all_max makes one */
+    int8_t args[SGLIR_MOST_ARGS], results[SGLIR_MOST_RESULTS];
+    bool extreme; /* each rank's maximum or minimum, one of as many as there are ranks, of which all_max makes one */
 } sglir_beyond;
 /* False: it cannot. */
 bool sglir_beyond_of(const sglir_graph *g, const sglir_node *node, int dim, sglir_beyond *beyond);

@@ -297,24 +297,17 @@ static bool compress_rule(sglir_rewrite *rewrite, sglir_id id)
 /* A pattern that names nothing is nearly always a misspelling, in a graph that has gradients. */
 static sgl_status check_patterns(const sglpass_context *context, const sglir_graph *g)
 {
-    const char *names[64], *pattern;
+    const char *pattern;
     uint64_t all = 0, named;
-    int listed = 0;
     size_t length;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") != SGL_PARAMETER) continue;
-        const char *name = sglir_attr_string(g, node, "name");
-        sglplan_compress_of(context->plan, name, &named);
+        sglplan_compress_of(context->plan, sglir_attr_string(g, node, "name"), &named);
         all |= named;
-        if (listed < 64) names[listed++] = name;
     }
     for (int i = 0; sglplan_compress_entry(context->plan, i, &pattern, &length); i++) {
-        char text[64], hint[SGLCORE_HINT_ROOM];
-        if (all >> i & 1) continue;
-        snprintf(text, sizeof text, "%.*s", (int)length, pattern);
-        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: compress: '%.*s' names no parameter%s",
-                            (int)length, pattern, sglcore_hint(text, names, listed, hint));
+        if ((all >> i & 1) == 0) return sglpass_fail_unnamed(context, g, "compress", pattern, length);
     }
     return SGL_OK;
 }

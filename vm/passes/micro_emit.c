@@ -130,7 +130,7 @@ static sglir_id take(emitter *e, const sglpass_micro_use *use)
 static bool hides_dim(const int64_t *dims, int dim) { return dims[dim] == 1 || (dim > 0 && dims[dim - 1] == 1); }
 
 /* Attributes with the local extent, and with the layout where it does not follow from the arguments. */
-static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sglir_named named[16],
+static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sglir_named named[SGLIR_MOST_ATTRS],
                        int64_t dims[SGL_MAX_RANK], int64_t layout[SGLIR_AXIS_COUNT])
 {
     int count = sglir_attrs_named(e->m->from, node, named);
@@ -228,7 +228,7 @@ static sgl_status emit_local(emitter *e, sglir_id id, const sglpass_micro_use *u
     SGLCORE_TRY(sglcore_vec_reserve(e->m->env, &e->ids, (int64_t)node->arg_count + node->out_count));
     for (uint32_t i = 0; i < node->arg_count; i++) e->ids.data[i] = take(e, &uses[i]);
     sglir_id *args = e->ids.data, *outs = args + node->arg_count;
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int64_t dims[SGL_MAX_RANK], layout[SGLIR_AXIS_COUNT];
     int count = local_attrs(e, node, dim, is_own_dim(e, uses, node->arg_count), named, dims, layout);
     sglir_set_origin_of(e->to, &from->origins.data[node->origin], from);
@@ -339,7 +339,7 @@ static sgl_status emit_around(emitter *e, sglir_id id, const sglir_id *args, sgl
     regions[1] = regions[0] + 1;
     SGLCORE_TRY(sglir_status(e->to));
     for (uint32_t r = 0; r < node->region_count; r++) SGLCORE_TRY(emit_region(e, node, r, regions[r], args));
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(from, node, named);
     sglir_set_origin_of(e->to, &from->origins.data[node->origin], from);
     sglir_emit_regions(e->to, (sglir_op)node->op, args, (int)node->arg_count, named, count, regions,

@@ -66,6 +66,9 @@ sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, co
 double sglpass_even_bytes(const sglplan *plan, const sglir_graph *g, sglir_id value);
 /* Whether all parts are as large as each other. */
 bool sglpass_is_even(const sglplan *plan, const sglir_graph *g);
+/* INVALID_ARGUMENT: the pattern of the plan's field names no parameter of the graph; with the nearest one. (pipeline.c) */
+sgl_status sglpass_fail_unnamed(const sglpass_context *context, const sglir_graph *g, const char *field,
+                                const char *pattern, size_t length);
 /* All bytes of a placed graph, of all spaces. */
 int64_t sglpass_bytes(const sglir_graph *placed);
 

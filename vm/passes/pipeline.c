@@ -169,14 +169,14 @@ static sgl_status run_one(const sglpass_context *context, int number, const sglp
 static sgl_status check_names(sglcore_env *env, const char *what, const char *list, bool left_out)
 {
     for (const char *at = list + strspn(list, ", "); *at; at += strspn(at, ", ")) {
-        const char *names[16];
+        const char *names[sizeof sglpass_pipeline / sizeof *sglpass_pipeline];
         char name[64];
         int count = 0;
         size_t length = strcspn(at, ", ");
         snprintf(name, sizeof name, "%.*s", (int)length, at);
         at += length;
         bool known = strcmp(name, "all") == 0;
-        for (const sglpass *pass = sglpass_pipeline; pass->name && count < 16; pass++) {
+        for (const sglpass *pass = sglpass_pipeline; pass->name; pass++) {
             names[count++] = pass->name;
             if (strcmp(pass->name, name) != 0) continue;
             known = true;
@@ -189,6 +189,22 @@ static sgl_status check_names(sglcore_env *env, const char *what, const char *li
                             sglcore_hint(name, names, count, hint));
     }
     return SGL_OK;
+}
+
+sgl_status sglpass_fail_unnamed(const sglpass_context *context, const sglir_graph *g, const char *field,
+                                const char *pattern, size_t length)
+{
+    const char *names[64];
+    char text[64], hint[SGLCORE_HINT_ROOM];
+    int listed = 0;
+    for (int64_t n = 0; n < g->nodes.count && listed < (int)(sizeof names / sizeof *names); n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") == SGL_PARAMETER)
+            names[listed++] = sglir_attr_string(g, node, "name");
+    }
+    snprintf(text, sizeof text, "%.*s", (int)length, pattern);
+    return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: %s: '%.*s' names no parameter%s", field, (int)length,
+                        pattern, sglcore_hint(text, names, listed, hint));
 }
 
 static sgl_status check_asked(const sglpass_context *context)

@@ -20,8 +20,6 @@
  * node divides here. Ranks with equal parts get equal graphs: what differs between them is read from `coordinate`. */
 #include "passes/shard.h"
 
-#include <stdio.h>
-
 #include "passes/shard_apart.h"
 #include "plan/layout.h"
 
@@ -166,10 +164,8 @@ static sgl_status check_dims(const sglpass_context *context, const sglir_graph *
 /* A pattern that names nothing is nearly always a misspelling, where all parameters are there. */
 static sgl_status check_layouts(const sglpass_context *context, const sglir_graph *g)
 {
-    const char *names[64];
     uint64_t all = 0, named;
     int8_t at[SGLIR_AXIS_COUNT];
-    int listed = 0;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         if (node->op != SGLIR_OP_INPUT) continue;
@@ -179,18 +175,13 @@ static sgl_status check_layouts(const sglpass_context *context, const sglir_grap
         if (role != SGL_PARAMETER) continue;
         sglplan_layout_of(context->plan, name, true, at, &named); /* entries of states fit a parameter's, too */
         all |= named;
-        if (listed < 64) names[listed++] = name;
         SGLCORE_TRY(check_dims(context, g, node));
     }
     if (!sglpass_learns(g)) return SGL_OK;
     const char *pattern;
     size_t length;
     for (int i = 0; sglplan_layout_entry(context->plan->layouts, i, &pattern, &length); i++) {
-        char text[64], hint[SGLCORE_HINT_ROOM];
-        if (all >> i & 1) continue;
-        snprintf(text, sizeof text, "%.*s", (int)length, pattern);
-        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: layouts: '%.*s' names no parameter%s",
-                            (int)length, pattern, sglcore_hint(text, names, listed, hint));
+        if ((all >> i & 1) == 0) return sglpass_fail_unnamed(context, g, "layouts", pattern, length);
     }
     return SGL_OK;
 }

@@ -2,11 +2,11 @@
  * one form into another.
  *
  * shard.c walks the graph, after shard_apart.c and shard_packs.c took apart what cannot be split as one; shard_demand.c
- * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_beyond.c which run without;
- * shard_attention.c how attention over parts of the sequence does, shard_ring.c block by block; shard_turn.c turns values from
- * form to form, shard_forms.c says which there are and what others cost; shard_emit.c emits a node with local extents;
- * shard_region.c does so for loops and branches. Odd invariant: a value of the old graph may stand in the new one in several forms at once;
- * each is made once per region and found again. */
+ * says in which parts values will be wanted; shard_choose.c along which labels a node runs, shard_beyond.c which run
+ * without; shard_attention.c how attention over parts of the sequence does, shard_ring.c block by block; shard_turn.c
+ * turns values from form to form, shard_forms.c says which there are and what others cost; shard_emit.c emits a node
+ * with local extents; shard_region.c does so for loops and branches. Odd invariant: a value of the old graph may stand
+ * in the new one in several forms at once; each is made once per region and found again. */
 #ifndef SGLPASS_SHARD_H
 #define SGLPASS_SHARD_H
 
@@ -19,23 +19,18 @@ enum { SGLPASS_WHOLE = SGLIR_WHOLE, SGLPASS_PARTIAL = SGLIR_PARTIAL };
 typedef struct sglpass_form {
     int8_t at[SGLIR_AXIS_COUNT]; /* per axis: the dimension that is split over it, or one of the above */
     int64_t unit[SGL_MAX_RANK];  /* per dimension: where it is split, it is cut at multiples of this; 1 elsewhere */
-    int8_t ring;                 /* an axis along which parts lie */
-    int32_t
-        by; /* the part of the rank so many places before this one round it; 0: this rank's own; beyond its extent: sent once
-                   more */
+    int8_t ring;                 /* an axis along which parts lie: whose part it is counts places round it */
+    int32_t by;                  /* so many before this rank; 0: its own; beyond the extent: that, sent once more */
 } sglpass_form;
 
 /* How one node runs. */
 typedef struct sglpass_way {
     sglir_id node;
-    uint32_t form_first; /* sharder->forms: of each argument, then of each result */
-    sglplan_axes
-        by_heads; /* attention takes parts of its heads over these, and what it makes is turned back to parts of the
-                              sequence */
-    sglplan_axes
-        owed; /* its gradient owes sums over these of what lies in parts of the sequence: they are handed out */
-    sglplan_axes ring; /* it takes keys and values block by block round this one; 0: it does not */
-    int32_t blocks;    /* how many other ranks' */
+    uint32_t form_first;   /* sharder->forms: of each argument, then of each result */
+    sglplan_axes by_heads; /* attention takes parts of its heads over these; what it makes is turned back */
+    sglplan_axes owed;     /* its gradient owes sums over these of what lies in parts of the sequence: handed out */
+    sglplan_axes ring;     /* it takes keys and values block by block round this one; 0: it does not */
+    int32_t blocks;        /* how many other ranks' */
 } sglpass_way;
 
 enum { SGLPASS_SEQUENCE = 1, SGLPASS_HEADS = 2 }; /* dimensions of attention's queries, and of what is made of them */

@@ -105,7 +105,7 @@ static void spread_heads(sglir_rewrite *rewrite, const sglir_node *node, sglir_i
     sglir_graph *to = rewrite->to;
     int64_t heads = sglir_type_of(rewrite->from, sglir_arg(rewrite->from, node, 0))->dims[2];
     int64_t keys = sglir_type_of(rewrite->from, sglir_arg(rewrite->from, node, 1))->dims[2];
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(rewrite->from, node, named);
     args[1] = repeat_heads(to, args[1], heads);
     args[2] = repeat_heads(to, args[2], heads);

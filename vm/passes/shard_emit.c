@@ -29,7 +29,7 @@ static bool is_shaped(const sglir_node *node)
            node->op == SGLIR_OP_RANDOM_UNIFORM || node->op == SGLIR_OP_RANDOM_NORMAL || node->op == SGLIR_OP_INPUT;
 }
 
-static int local_attrs(local *l, sglir_named named[16])
+static int local_attrs(local *l, sglir_named named[SGLIR_MOST_ATTRS])
 {
     sglpass_sharder *s = l->s;
     int count = sglir_attrs_named(s->from, l->node, named);
@@ -150,7 +150,7 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
 {
     sglpass_sharder *s = l->s;
     sglir_id *args = s->ids.data + first, *outs = args + l->node->arg_count;
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = local_attrs(l, named);
     sglir_set_origin_of(s->to, &s->from->origins.data[l->node->origin], s->from);
     move_random(l, args);

@@ -283,7 +283,7 @@ static sgl_status open_unpack(opener *o, const domain *d, const sglir_node *node
 
 static sgl_status open_elementwise(opener *o, const domain *d, const sglir_node *node)
 {
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(o->g, node, named);
     SGLCORE_VEC(sglir_id) made = { 0 };
     sgl_status status = SGL_OK;

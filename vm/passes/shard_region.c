@@ -171,7 +171,7 @@ static sgl_status emit_for_good(around *a)
     regions[1] = regions[0] + 1;
     SGLCORE_TRY(sglir_status(s->to));
     for (uint32_t r = 0; r < a->node->region_count; r++) SGLCORE_TRY(emit_region(a, r, regions[r], ids));
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(s->from, a->node, named);
     SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->ids, a->count));
     sglir_id *outs = s->ids.data + s->ids.count;

@@ -1,5 +1,6 @@
-/* shard_turn.c -- how a value is brought from form to form: slices of what is whole cost no exchange, sums are paid by all_reduce or handed out by reduce_scatter, parts are put together by all_gather, or cut along another
- * dimension by all_to_all.
+/* shard_turn.c -- how a value is brought from form to form: slices of what is whole cost no exchange, sums are paid by
+ * all_reduce or handed out by reduce_scatter, parts are put together by all_gather, or cut along another dimension by
+ * all_to_all.
  *
  * In: an old value, the form it is wanted in. Out: a value of the new graph. What generators and elementwise ops make whole is
  * made anew in parts rather than cut. Exchanges act along dimension 0, where parts lie one behind another in memory, so a value
