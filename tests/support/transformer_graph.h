@@ -15,5 +15,6 @@ typedef struct transformer_sizes {
 } transformer_sizes;
 
 sgl_status transformer_graph(sglcore_env *env, const transformer_sizes *sizes, sglir_graph **graph);
+int64_t transformer_parameter_bytes(const sglir_graph *graph);
 
 #endif
