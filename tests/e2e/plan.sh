@@ -29,7 +29,7 @@ for ranks in 2 4; do
 done
 
 plan --mesh dp=4 --rank 3
-says out 'rank 3 of 4' 'mesh dp=4 (here 3)' 'i32[1,16] of i32[4,16], from [3,0] on' 'all_reduce       over dp'
+says out 'rank 3 of 4' 'mesh dp=4 (here 3)' 'i32[1,16] of i32[4,16], from [3,0] on' 'all_reduce           over dp'
 plan --mesh dp=2,tp=2 --rank 2
 says out 'mesh dp=2 (here 1), tp=2 (here 0)' 'from [2,0] on'
 # Rows that do not come out even: the first ranks have one more.
@@ -105,6 +105,17 @@ says out 'f32[2,2]{fsdp:1,tp:0}'
 recipe 'params = { weight = { tp = false } }, mesh = { fsdp = 2, tp = 2 }'
 run 0 plan recipe.lua
 says out 'f32[2,4]{fsdp:0}'
+# What splits nothing is said.
+run 0 plan "$LLAMA" --mesh dp=4 --set plan.zero=1
+says err 'llama.lua:44: plan: zero = 1 splits over fsdp' 'fsdp = 4 in the place of dp = 4'
+run 0 plan "$LLAMA" --mesh pp=2
+says err 'plan: pp = 2 has no schedule'
+for mesh in dp=1 dp=2,fsdp=2; do
+    run 0 plan "$LLAMA" --mesh $mesh --set plan.zero=1
+    [ ! -s err ] || fail "it warns of $mesh"
+done
+run 0 plan "$LLAMA" --mesh dp=2,pp=2 --set plan.schedule=1f1b
+[ ! -s err ] || fail "it warns of stages"
 
 # Stages of a pipeline: every schedule comes to its end on paper; one of more chunks hands over more often.
 FOUR="--mesh pp=2 --set layers=4 --set plan.micro=4 --rank 0"

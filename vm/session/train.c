@@ -351,8 +351,8 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
     if (session->world.ranks > 1 && c->train->ranks == 1)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT,
                             "sgl_train: this run has %d ranks, and the plan is of one: give it a mesh of as many "
-                            "(mesh.dp = %d)",
-                            session->world.ranks, session->world.ranks);
+                            "(mesh.dp = %d, or --mesh dp=%d)",
+                            session->world.ranks, session->world.ranks, session->world.ranks);
     if (!session->world.comm) SGLCORE_TRY(sglsession_meet(c->train)); /* refuses one of several */
     if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
