@@ -50,17 +50,10 @@ local function hint(axis)
   return function(parameter) return parameter[axis] end
 end
 
-local function in_order(params)
-  local patterns = {}
-  for pattern in pairs(params) do patterns[#patterns + 1] = pattern end
-  table.sort(patterns)
-  return patterns
-end
-
 -- Over fsdp: the first dimension that neither `params` nor a layer has given to another axis of this mesh: two axes
 -- along one cost an exchange of the whole gradient.
 local function shard_dim(mesh, params)
-  local patterns = in_order(params)
+  local patterns = names_of.sorted(params)
   return function(parameter)
     local taken = {}
     for _, axis in ipairs(layouts.axes) do
@@ -78,7 +71,7 @@ end
 
 local function own_entries(params)
   local entries = {}
-  for _, pattern in ipairs(in_order(params)) do
+  for _, pattern in ipairs(names_of.sorted(params)) do
     local splits = {}
     for axis, dim in pairs(params[pattern]) do
       splits[#splits + 1] = ("%s:%s"):format(axis, dim == false and "-" or math.tointeger(dim))

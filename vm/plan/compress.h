@@ -22,7 +22,7 @@ typedef enum sglplan_codec {
 
 /* INVALID_ARGUMENT, with the entry in the message, where the text is not of that form or names no codec. */
 sgl_status sglplan_compress_check(sglcore_env *env, const char *compress);
-/* SGLPLAN_CODEC_COUNT: exchanged as it is. *named: a bit per entry that fits, in order (the first 64). */
+/* SGLPLAN_CODEC_COUNT: exchanged as it is. *named: a bit per entry that fits, in order. */
 sglplan_codec sglplan_compress_of(const sglplan *plan, const char *name, uint64_t *named);
 /* The pattern of an entry, by its number; false past the end. */
 bool sglplan_compress_entry(const sglplan *plan, int number, const char **pattern, size_t *length);

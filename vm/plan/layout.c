@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-enum { MOST_ENTRIES = 64 };
-
 /* Where the text behind a '*' does not fit, that '*' takes one character more; those before it need not be asked again, so no
  * pattern takes long. */
 static bool fits(const char *pattern, size_t length, const char *name, size_t left, bool dots)
@@ -100,8 +98,8 @@ sgl_status sglplan_layouts_check(sglcore_env *env, const char *field, const char
                 "plan: %s: '%.*s' is not of the form \"PATTERN AXIS:DIM\", such as \"*.wq tp:0\", with an "
                 "axis of dp, fsdp, tp, pp, ep, cp and a dimension from 0 to %d, or - for none",
                 field, (int)(e.end - e.pattern), e.pattern, SGL_MAX_RANK - 1);
-        if (++count > MOST_ENTRIES)
-            return sglcore_fail(env, SGL_LIMIT, "plan: %s has more than %d entries", field, (int)MOST_ENTRIES);
+        if (++count > SGLPLAN_MOST_PATTERNS)
+            return sglcore_fail(env, SGL_LIMIT, "plan: %s has more than %d entries", field, SGLPLAN_MOST_PATTERNS);
     }
     return SGL_OK;
 }

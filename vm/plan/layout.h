@@ -12,7 +12,7 @@
 /* INVALID_ARGUMENT, with the entry in the message, where the text is not of that form. */
 sgl_status sglplan_layouts_check(sglcore_env *env, const char *field, const char *layouts);
 /* Per axis the dimension that is split, -1: none. is_state: `name` is the parameter's, whose state is asked for. *named: a bit
- * per entry that fits, in order (the first 64). */
+ * per entry that fits, in order. */
 void sglplan_layout_of(const sglplan *plan, const char *name, bool is_state, int8_t at[SGLIR_AXIS_COUNT],
                        uint64_t *named);
 /* The same of the field `activations`, for what the module of this path gives and takes; a '*' is any characters but dots. */

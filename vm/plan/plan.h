@@ -19,6 +19,8 @@ typedef enum sglplan_schedule {
 #define SGLPLAN_MOST_RANKS ((int64_t)1 << 20)
 /* Of a pipeline whose stages take turns (sets of them hold a bit for each), and of the chunks of one of them. */
 enum { SGLPLAN_MOST_STAGES = 64, SGLPLAN_MOST_CHUNKS = 64 };
+/* Of a field by patterns of names: sets of them hold a bit for each. */
+enum { SGLPLAN_MOST_PATTERNS = 64 };
 
 /* What attention over parts of the sequence takes: whole keys and values; or parts of the heads, of the whole sequence; or keys and
  * values block by block, round the ring of ranks. AUTO: whatever sends the fewest bytes. */

@@ -193,9 +193,11 @@ static sgl_status add_block(lister *l, uint32_t block)
         const sglexec_instruction *i = &l->program->instructions.data[n];
         sgl_status status = SGL_OK;
         if (l->list->events.count > MOST_EVENTS)
-            return sglcore_fail(l->env, SGL_LIMIT,
-                                "program \"%s\" has too many exchanges in a step to be told on paper",
-                                sglcore_string(l->program->strings, l->program->name));
+            return sglcore_fail(
+                l->env, SGL_LIMIT,
+                "program \"%s\" has more than %d exchanges and stretches of work in a step: too many to be "
+                "told on paper; fewer micro-batches, or shorter loops that exchange, have fewer",
+                sglcore_string(l->program->strings, l->program->name), (int)MOST_EVENTS);
         if (sglexec_is_control(i))
             status = add_control(l, i);
         else if (sglir_is_exchange(i->op))

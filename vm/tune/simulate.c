@@ -52,14 +52,14 @@ typedef struct paper {
     sglcore_arena arena;
 } paper;
 
+/* ---- lists ---------------------------------------------------------------------------------------------------------- */
+
 void sgltune_list_free(sglcore_env *env, sgltune_list *list)
 {
     sglcore_vec_free(env, &list->events);
     sglcore_vec_free(env, &list->ways);
     sglcore_vec_free(env, &list->labels);
 }
-
-/* ---- lists ---------------------------------------------------------------------------------------------------------- */
 
 sgl_status sgltune_list_label(sglcore_env *env, sgltune_list *list, const char *text, uint32_t *label)
 {
@@ -162,20 +162,6 @@ static const char *label_of(const paper *p, int64_t rank, uint32_t event)
     return &list->labels.data[list->events.data[event].label];
 }
 
-/* ---- going on ------------------------------------------------------------------------------------------------------- */
-
-static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, uint32_t event)
-{
-    const sgltune_event *here = &p->lists[rank]->events.data[event], *there = &p->lists[m->rank]->events.data[m->first];
-    const bool parts = here->kind == there->kind && here->amount == there->amount;
-    return sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
-                        "rank %lld would meet rank %lld in another exchange: here %s (%llu elements), there %s (%llu "
-                        "elements%s): every rank must run the same script",
-                        (long long)rank, (long long)m->rank, label_of(p, rank, event), (unsigned long long)here->amount,
-                        label_of(p, m->rank, m->first), (unsigned long long)there->amount,
-                        parts ? ", in other parts" : "");
-}
-
 /* ---- turns, the earliest first ------------------------------------------------------------------------------------------ */
 
 static bool is_before(const turn *a, const turn *b)
@@ -262,6 +248,20 @@ static void end_meeting(paper *p, group *g, double at)
         put_turn(p, (turn){ .at = p->actors[g->waiting.data[i]].now, .of = g->waiting.data[i] });
     g->waiting.count = 0;
     call_group(p, g);
+}
+
+/* ---- going on ------------------------------------------------------------------------------------------------------- */
+
+static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, uint32_t event)
+{
+    const sgltune_event *here = &p->lists[rank]->events.data[event], *there = &p->lists[m->rank]->events.data[m->first];
+    const bool parts = here->kind == there->kind && here->amount == there->amount;
+    return sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
+                        "rank %lld would meet rank %lld in another exchange: here %s (%llu elements), there %s (%llu "
+                        "elements%s): every rank must run the same script",
+                        (long long)rank, (long long)m->rank, label_of(p, rank, event), (unsigned long long)here->amount,
+                        label_of(p, m->rank, m->first), (unsigned long long)there->amount,
+                        parts ? ", in other parts" : "");
 }
 
 static sgl_status begin(paper *p, int64_t rank, uint32_t at)
