@@ -457,8 +457,10 @@ sgl_status sglcomm_open(sglcore_env *env, const sglexec_comm_options *options, c
         return sglcore_fail(env, SGL_INVALID_ARGUMENT,
                             "a timeout of %g s for an exchange: give more than 0, at most 1e9", options->timeout_s);
     if (!(options->latency_us >= 0) || !(options->bytes_per_s >= 0) || isinf(options->latency_us))
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "a link of latency %g us and %g bytes/s", options->latency_us,
-                            options->bytes_per_s);
+        return sglcore_fail(
+            env, SGL_INVALID_ARGUMENT,
+            "a link of latency %g us and %g bytes/s: give numbers of at least 0, where 0 is the link as it is",
+            options->latency_us, options->bytes_per_s);
     sglexec_comm *comm = sglcore_alloc_zero(env, sizeof *comm);
     if (!comm) return SGL_OUT_OF_MEMORY;
     comm->env = env;

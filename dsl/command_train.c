@@ -9,7 +9,6 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "dsl/command_folder.h"
 #include "dsl/command_kept.h"
