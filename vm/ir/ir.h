@@ -76,12 +76,14 @@ typedef struct sglir_op_row {
     int minimum, maximum; /* arguments; maximum -1: any number */
     int results;          /* -1: as many as its rule says */
     uint32_t flags;
-    const char *
-        linear; /* arguments in which it is linear: "" none, "0" one, "01" jointly, "0|1" each by itself, "*" all jointly */
+    const char *linear; /* arguments in which it is: "" none, "0" one, "01" jointly, "0|1" each by itself, "*" all */
     const char *attrs; /* schema: "axis:i keep:b=0 eps:f=1e-5 axes:I name:s to:t values:F", in this order on the node */
     const char *help;  /* its meaning, as a formula */
 } sglir_op_row;
 extern const sglir_op_row sglir_ops[SGLIR_OP_COUNT];
+/* Of the column `linear`: whether the argument stands in the group that begins there; and the next group, "" past the last. */
+bool sglir_linear_has(const char *group, uint32_t argument);
+const char *sglir_linear_next(const char *group);
 /* What is told of the op beside its meaning, from ops_words.def, where the notation stands. */
 typedef struct sglir_op_words {
     const char *arguments, *shapes;

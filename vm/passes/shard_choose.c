@@ -3,8 +3,6 @@
  *
  * In: a node of the old graph, the forms in which its arguments are there. Out: the forms in which it takes them and those of
  * its results. Odd invariant: all choices come of extents and of forms, never of the rank, so that all ranks choose alike. */
-#include <string.h>
-
 #include "passes/shard_choose.h"
 
 /* ---- labels -------------------------------------------------------------------------------------------------------- */
@@ -197,14 +195,6 @@ void sglpass_run_along(const sglpass_chooser *c, int axis, int label, int64_t un
 
 /* ---- carrying sums ------------------------------------------------------------------------------------------------------ */
 
-static bool in_group(const char *group, uint32_t arg)
-{
-    for (size_t i = 0; i < strcspn(group, "|"); i++) {
-        if (group[i] == '*' || (uint32_t)(group[i] - '0') == arg) return true;
-    }
-    return false;
-}
-
 /* Ops that are linear with some of their attributes only. A sum is not carried into a narrower dtype: it would be rounded
  * before it is paid. */
 static bool is_linear_here(const sglpass_chooser *c)
@@ -218,19 +208,13 @@ static bool is_linear_here(const sglpass_chooser *c)
     return sglcore_dtype_is_float(to) && sglcore_dtype_bits(to) >= sglcore_dtype_bits(of);
 }
 
-static const char *next_group(const char *group)
-{
-    size_t length = strcspn(group, "|");
-    return group + length + (group[length] == '|');
-}
-
 /* A result that is larger than the terms it comes from is paid dearer later. */
 static double price_carried(const sglpass_chooser *c, int axis, const char *group)
 {
     double before = 0, after = 0, parts = (double)sglpass_extent(c->s, axis);
     bill b = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        bool carries = in_group(group, i);
+        bool carries = sglir_linear_has(group, i);
         if (carries && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL)
             before += sglpass_local_bytes(c->s, sglpass_arg_of(c, i), sglpass_arg_form(c, i));
         add_arg(&b, i, carries ? SGLPASS_PARTIAL : SGLPASS_WHOLE);
@@ -243,7 +227,7 @@ static double price_carried(const sglpass_chooser *c, int axis, const char *grou
 static bool group_owes(const sglpass_chooser *c, int axis, const char *group)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        if (in_group(group, i) && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL) return true;
+        if (sglir_linear_has(group, i) && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL) return true;
     }
     return false;
 }
@@ -252,7 +236,7 @@ static void run_carrying(sglpass_chooser *c, int axis, const char *group)
 {
     c->group = group;
     for (uint32_t i = 0; i < c->node->arg_count; i++)
-        sglpass_arg_form(c, i)->at[axis] = in_group(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
+        sglpass_arg_form(c, i)->at[axis] = sglir_linear_has(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
     for (uint32_t r = 0; r < c->node->out_count; r++) sglpass_result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
 }
 
@@ -314,7 +298,8 @@ static void choose_axis(sglpass_chooser *c, int axis, sglpass_way *run)
         least = price;
         best = label;
     }
-    for (const char *group = sglir_ops[c->node->op].linear; *group && is_linear_here(c); group = next_group(group)) {
+    for (const char *group = sglir_ops[c->node->op].linear; *group && is_linear_here(c);
+         group = sglir_linear_next(group)) {
         if ((c->group && c->group != group) || !group_owes(c, axis, group)) continue;
         double price = price_carried(c, axis, group) + work;
         if (price >= least) continue;
