@@ -1,9 +1,9 @@
 /* comm.c -- a comm over a link: its thread, its opening and its end, waiting, and what happens once it is poisoned.
  *
- * Comes in: a link and options. Goes out: the calls of exec/comm.h. The communication thread joins the world, makes every call
- * of the link, and sleeps between turns: it spins for a short while after something moved, then looks every 50 to 200 us, and
- * while nothing is under way at the next tick of the watchdog. Poisoned, it tells the others, then says that it is quiet; only
- * then do waiting calls return, since only then does nothing touch their memory any more.
+ * Comes in: a link and options. Goes out: the calls of exec/comm.h. The communication thread joins the world, makes
+ * every call of the link, and sleeps between turns: it spins for a short while after something moved, then looks every
+ * 50 to 200 us, and while nothing is under way at the next tick of the watchdog. Poisoned, it tells the others, then
+ * says that it is quiet; only then do waiting calls return, since only then does nothing touch their memory any more.
  * Odd invariant: the env is the user's thread's; the communication thread neither allocates nor fails through it. */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ typedef struct hello {
     uint64_t machine, alike; /* alike: must be the same on all ranks */
 } hello;
 
-/* ---- the communication thread ------------------------------------------------------------------------------------------- */
+/* ---- the communication thread ------------------------------------------------------------------------------------ */
 
 void sglcomm_wake(sglexec_comm *comm)
 {
@@ -182,7 +182,7 @@ static void stop_thread(sglexec_comm *comm)
     pthread_join(comm->thread, NULL);
 }
 
-/* ---- asking it ------------------------------------------------------------------------------------------------------------ */
+/* ---- asking it --------------------------------------------------------------------------------------------------- */
 
 int sglcomm_rank(const sglexec_comm *comm) { return comm->rank; }
 int sglcomm_size(const sglexec_comm *comm) { return comm->size; }
@@ -297,7 +297,7 @@ sgl_status sglcomm_describe(sglexec_comm *comm, sglcore_text *text)
     return SGL_OK;
 }
 
-/* ---- opening and closing -------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
 /* Of the machine as it was booted, and the processes that this one sees. */
 static uint64_t machine_of(void)

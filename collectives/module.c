@@ -1,9 +1,9 @@
 /* module.c -- the transport `mpi`: the engine of this room over a link that is a module, libsgl_mpi.so.
  *
- * Comes in: nothing, until it is asked for; then the module is looked for in SGL_MODULES, beside the library, in the folder
- * above it, and where libraries are installed beside bin/. Goes out: sglexec_comm_mpi. So a build with MPI runs where there is
- * none, and says then what is missing.
- * Odd invariant: a module once opened stays: MPI's plugins do not survive being unloaded. */
+ * Comes in: nothing, until it is asked for; then the module is looked for in SGL_MODULES, beside the library, in the
+ * folder above it, and where libraries are installed beside bin/. Goes out: sglexec_comm_mpi. So a build with MPI runs
+ * where there is none, and says then what is missing. Odd invariant: a module once opened stays: MPI's plugins do not
+ * survive being unloaded. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>

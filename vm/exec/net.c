@@ -1,9 +1,10 @@
 /* net.c -- the exchanges of a program: their groups, and how one of them is run.
  *
- * Comes in: instructions with their routes (net_routes.c), memory. Goes out: calls of the comm port. A device whose memory is the host's is read and written in place, and of its exchanges those that the program waits for with a
- * WAIT run on meanwhile; of another, what is sent and what comes go through two blocks that are made with the program, which
- * serve one exchange at a time: there each is waited for at once, and a WAIT finds it ended. Odd invariant: exchanges are numbered
- * over all programs and steps of the net, as heartbeats tell them. */
+ * Comes in: instructions with their routes (net_routes.c), memory. Goes out: calls of the comm port. A device whose
+ * memory is the host's is read and written in place, and of its exchanges those that the program waits for with a WAIT
+ * run on meanwhile; of another, what is sent and what comes go through two blocks that are made with the program, which
+ * serve one exchange at a time: there each is waited for at once, and a WAIT finds it ended. Odd invariant: exchanges
+ * are numbered over all programs and steps of the net, as heartbeats tell them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ struct sglexec_net {
     uint64_t number; /* of the exchange that began last */
 };
 
-/* ---- the net ------------------------------------------------------------------------------------------------------ */
+/* ---- the net ----------------------------------------------------------------------------------------------------- */
 
 static sgl_status start(sglexec_net *net, sglexec_group *group, sglexec_exchange *x, uint32_t *ticket)
 {
@@ -166,7 +167,7 @@ void sglexec_exchanges_free(sglexec_exchanges *e)
     sglcore_free(env, e, sizeof *e);
 }
 
-/* ---- before the first step ------------------------------------------------------------------------------------------ */
+/* ---- before the first step --------------------------------------------------------------------------------------- */
 
 sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
 {
@@ -187,7 +188,8 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *e)
     return sglcore_hasher_end(&hasher);
 }
 
-/* Sets of what programs exchange over: of axes, a bit each; of channels along an axis, row `from` has a bit for each `to`. */
+/* Sets of what programs exchange over: of axes, a bit each; of channels along an axis, row `from` has a bit for each
+ * `to`. */
 enum { AXES_WORDS = ((1 << SGLIR_AXIS_COUNT) + 63) / 64 };
 typedef uint64_t axes_set[AXES_WORDS];
 typedef uint64_t channel_set[SGLPLAN_MOST_STAGES];
@@ -255,7 +257,7 @@ sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *e)
     return SGL_OK;
 }
 
-/* ---- replay ---------------------------------------------------------------------------------------------------------- */
+/* ---- replay ------------------------------------------------------------------------------------------------------ */
 
 /* What an instruction sends and receives: operands, one for each member. */
 typedef struct ends {

@@ -1,7 +1,7 @@
 /* net_parts.h -- inside net.h: of each instruction of a program, how it is exchanged.
  *
- * net_routes.c lays the routes of a program, net.c makes their groups and runs them. Odd invariant: a route is laid once, and
- * holds all that a run needs but places in memory. */
+ * net_routes.c lays the routes of a program, net.c makes their groups and runs them. Odd invariant: a route is laid
+ * once, and holds all that a run needs but places in memory. */
 #ifndef SGLEXEC_NET_PARTS_H
 #define SGLEXEC_NET_PARTS_H
 

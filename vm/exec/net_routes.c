@@ -1,8 +1,9 @@
 /* net_routes.c -- what a program exchanges: of each instruction the kind, counts, label, and over which axes.
  *
- * Comes in: instructions with their operands and attributes, the plan, the rank. Goes out: routes. An operand's parts lie along
- * dimension 0 (of all_to_all along 1, behind one place), so that each rank's is one range: counts are rows times their elements.
- * Odd invariant: the parts of all ranks are worked out here from the plan; only this rank's own is compared with its operand. */
+ * Comes in: instructions with their operands and attributes, the plan, the rank. Goes out: routes. An operand's parts
+ * lie along dimension 0 (of all_to_all along 1, behind one place), so that each rank's is one range: counts are rows
+ * times their elements. Odd invariant: the parts of all ranks are worked out here from the plan; only this rank's own
+ * is compared with its operand. */
 #include "exec/net_parts.h"
 
 static int64_t elements_of(const sglexec_operand *o, int from)
@@ -132,8 +133,8 @@ static void need_staging(sglexec_exchanges *e, const sglexec_operand *o, uint32_
     if (bytes > e->staging_bytes) e->staging_bytes = bytes;
 }
 
-/* Of the ranks along one axis two exchange: one sends what the other receives. They are a channel, a group of its own: what is
- * sent one way does not wait for what comes from elsewhere. */
+/* Of the ranks along one axis two exchange: one sends what the other receives. They are a channel, a group of its own:
+ * what is sent one way does not wait for what comes from elsewhere. */
 static sgl_status lay_pair(sglexec_exchanges *e, const sglexec_instruction *i, sglexec_route *r)
 {
     const bool sends = i->op == SGLIR_OP_SEND;

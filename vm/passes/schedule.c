@@ -4,9 +4,9 @@
  * worse one than the given. A unit of work is a node with the views of its results; inputs come first, constants before
  * their first user. What writes a state's new value comes after all that reads the old one, where that is possible, so
  * that `memory` can write it in place. What ranks exchange stays in the order in which it stood: on ranks whose parts
- * have other bytes another order may be the best, and all must exchange in one; then they begin early and are waited for late
- * (schedule_waits.c). Odd invariant: till then only the lists of nodes in the regions change; ids stay, so a user's id is
- * still larger than its makers'. */
+ * have other bytes another order may be the best, and all must exchange in one; then they begin early and are waited
+ * for late (schedule_waits.c). Odd invariant: till then only the lists of nodes in the regions change; ids stay, so a
+ * user's id is still larger than its makers'. */
 #include "passes/schedule_parts.h"
 #include "passes/schedule_waits.h"
 
@@ -17,8 +17,8 @@ static bool is_leaf(const sglir_node *node) { return node->op == SGLIR_OP_INPUT 
 
 enum { DEEPEST_CHAIN = 16 };
 
-/* Whether the value, or what it may be written over, one after the other, leads back to a node that reads `old` and may be
- * written over that. If so, all of these will lie in its place. */
+/* Whether the value, or what it may be written over, one after the other, leads back to a node that reads `old` and may
+ * be written over that. If so, all of these will lie in its place. */
 static bool leads_to(sglpass_scheduler *s, sglir_id old, sglir_id value, int depth)
 {
     const sglir_value *made = sglir_value_at(s->g, value);
@@ -222,7 +222,7 @@ static sgl_status list_units(sglpass_scheduler *s, const uint32_t *order, const 
     return SGL_OK;
 }
 
-/* ---- regions ------------------------------------------------------------------------------------------------------ */
+/* ---- regions ----------------------------------------------------------------------------------------------------- */
 
 static sgl_status collect(sglpass_scheduler *s)
 {
@@ -292,7 +292,7 @@ static sgl_status schedule_regions(sglpass_scheduler *s)
     return SGL_OK;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static bool make_room(sglpass_scheduler *s)
 {

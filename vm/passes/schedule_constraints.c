@@ -1,8 +1,8 @@
 /* schedule_constraints.c -- what must come before what, beside who uses what: states, exchanges, turns of a stage.
  *
- * In: the units of a region, with the edges of their uses. Out: more edges. Odd invariant: an edge may lead to a unit of a
- * smaller number, and none closes a ring: a turn counts what a unit waits for, and of a state only those readers go before
- * its writer that do not come after it. */
+ * In: the units of a region, with the edges of their uses. Out: more edges. Odd invariant: an edge may lead to a unit
+ * of a smaller number, and none closes a ring: a turn counts what a unit waits for, and of a state only those readers
+ * go before its writer that do not come after it. */
 #include "passes/schedule_parts.h"
 
 static const sglir_node *node_at(const sglpass_scheduler *s, sglir_id node) { return &s->g->nodes.data[node]; }

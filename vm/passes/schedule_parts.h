@@ -40,8 +40,8 @@ typedef struct sglpass_scheduler {
 /* The edges by the unit that they lead from; false: out of memory. */
 bool sglpass_group_edges(sglcore_arena *arena, const sglpass_edges *edges, int64_t units, sglpass_lists *lists);
 
-/* Add to `next`, where all uses are in it: exchanges one after another; turns of a stage one after another; in the top region
- * what reads a state before what writes it anew, unless it needs what that makes. States come last. */
+/* Add to `next`, where all uses are in it: exchanges one after another; turns of a stage one after another; in the top
+ * region what reads a state before what writes it anew, unless it needs what that makes. States come last. */
 sgl_status sglpass_order_exchanges(sglpass_scheduler *s);
 sgl_status sglpass_order_turns(sglpass_scheduler *s);
 sgl_status sglpass_order_states(sglpass_scheduler *s);

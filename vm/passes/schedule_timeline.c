@@ -6,9 +6,10 @@
  *          than what they are made of (gathered parameters) no more is under way ahead of its reader than the largest of them
  *   wait   right before the first that reads the result (views of it go along); what the exchange reads, where it would die,
  *          lives so much longer: no later than that fits under the bound, and before a state that is read is written anew
- * The bound is the peak of the given order, and where the plan sets none itself, the largest operand of an exchange above it.
- * No time is estimated: an exchange that begins as early as it can is never later than another order would have it. Odd
- * invariant: what is moved takes its bytes on the line at once, so that what is placed after it finds them taken. */
+ * The bound is the peak of the given order, and where the plan sets none itself, the largest operand of an exchange
+ * above it. No time is estimated: an exchange that begins as early as it can is never later than another order would
+ * have it. Odd invariant: what is moved takes its bytes on the line at once, so that what is placed after it finds them
+ * taken. */
 #include "passes/schedule_timeline.h"
 
 enum { NOWHERE = -1, UNREAD_AHEAD = 2 }; /* the latter: exchanges */
@@ -53,7 +54,7 @@ static void find_uses(sglpass_placer *p, const sglir_region *region, int64_t cou
     for (int64_t i = 0; i < from(p)->outputs.count; i++) use(p, from(p)->outputs.data[i].value, count);
 }
 
-/* ---- live bytes --------------------------------------------------------------------------------------------------- */
+/* ---- live bytes -------------------------------------------------------------------------------------------------- */
 
 /* As the order was chosen by (schedule.c): states that are written anew do not weigh. */
 void sglpass_mark_elsewhere(sglpass_placer *p)
@@ -125,7 +126,7 @@ static void set_bounds(sglpass_timeline *t)
     if (t->p->context->plan->memory == 0) t->bound += largest;
 }
 
-/* ---- the exchanges --------------------------------------------------------------------------------------------------- */
+/* ---- the exchanges ----------------------------------------------------------------------------------------------- */
 
 /* The one that makes what an exchange reads; the result of another exchange is there no earlier than this one stood. */
 static int64_t ready_at(const sglpass_timeline *t, const sglpass_exchange *x)
@@ -289,7 +290,7 @@ static void place_exchanges(sglpass_timeline *t, const sglir_region *region)
     for (int64_t i = 0; i < t->exchanges.count; i++) place_end(t, i);
 }
 
-/* ---- the call ------------------------------------------------------------------------------------------------------------ */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 sgl_status sglpass_timeline_fill(sglpass_timeline *t)
 {

@@ -1,7 +1,9 @@
-/* schedule_timeline.h -- inside schedule_waits.c: a region on a line of positions, and where on it each exchange begins and ends.
+/* schedule_timeline.h -- inside schedule_waits.c: a region on a line of positions, and where on it each exchange begins
+ * and ends.
  *
- * In: a region in its order, what lives when, the bound on bytes. Out: of each exchange the position before which it begins,
- * and the one before which it is waited for. Odd invariant: positions are those of the given order, whatever moves. */
+ * In: a region in its order, what lives when, the bound on bytes. Out: of each exchange the position before which it
+ * begins, and the one before which it is waited for. Odd invariant: positions are those of the given order, whatever
+ * moves. */
 #ifndef SGLPASS_SCHEDULE_TIMELINE_H
 #define SGLPASS_SCHEDULE_TIMELINE_H
 
@@ -51,8 +53,8 @@ static inline bool sglpass_goes_along(const sglir_node *node)
 
 /* Once for the graph: which values lie elsewhere than in the arena. */
 void sglpass_mark_elsewhere(sglpass_placer *p);
-/* Finds the exchanges of the region and places them; before, the timeline holds its placer and region alone. To be freed in
- * any case. */
+/* Finds the exchanges of the region and places them; before, the timeline holds its placer and region alone. To be
+ * freed in any case. */
 sgl_status sglpass_timeline_fill(sglpass_timeline *t);
 void sglpass_timeline_free(sglpass_timeline *t);
 

@@ -1,8 +1,9 @@
 /* schedule_waits.c -- the graph once more, with a wait for every exchange, each begun early and waited for late.
  *
- * In: a graph in its order, and where the exchanges of a region begin and end (schedule_timeline.c). Out: the same nodes, of
- * which exchanges go before the nodes of other positions, waits behind them, and views of what they make behind the waits.
- * Odd invariant: the given graph may hold waits (of the pass `stages`), which are made anew with all the others. */
+ * In: a graph in its order, and where the exchanges of a region begin and end (schedule_timeline.c). Out: the same
+ * nodes, of which exchanges go before the nodes of other positions, waits behind them, and views of what they make
+ * behind the waits. Odd invariant: the given graph may hold waits (of the pass `stages`), which are made anew with all
+ * the others. */
 #include <stdlib.h>
 
 #include "passes/schedule_timeline.h"
@@ -69,7 +70,7 @@ static sgl_status move_views(emitter *e, const sglir_region *region)
     return SGL_OK;
 }
 
-/* ---- the new list ------------------------------------------------------------------------------------------------------ */
+/* ---- the new list ------------------------------------------------------------------------------------------------ */
 
 static void emit_region(sglpass_placer *p, sglir_id id);
 
@@ -183,7 +184,7 @@ static void emit_region(sglpass_placer *p, sglir_id id)
     sglcore_vec_free(from(p)->env, &e.args);
 }
 
-/* ---- the call ------------------------------------------------------------------------------------------------------------ */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 bool sglpass_has_exchanges(const sglir_graph *g)
 {

@@ -16,8 +16,8 @@
  *   ring    attention may take the blocks of keys that other ranks have, one after another
  *   turn    a value is brought into another form once, and found again by all who want it so
  *   region  loops and branches of the script: carries take the forms in which the body gives them back
- * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because no
- * node divides here. Ranks with equal parts get equal graphs: what differs between them is read from `coordinate`. */
+ * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because
+ * no node divides here. Ranks with equal parts get equal graphs: what differs between them is read from `coordinate`. */
 #include "passes/shard.h"
 
 #include "passes/shard_apart.h"
@@ -123,7 +123,7 @@ static sgl_status lay_out(sglpass_sharder *s, sglir_graph **out)
     return status;
 }
 
-/* ---- what the plan says of parameters -------------------------------------------------------------------------------- */
+/* ---- what the plan says of parameters ---------------------------------------------------------------------------- */
 
 bool sglpass_learns(const sglir_graph *g)
 {
@@ -136,8 +136,9 @@ bool sglpass_learns(const sglir_graph *g)
     return false;
 }
 
-/* The data axes may be given for everything, numbers too; elsewhere a dimension that a parameter has not is a mistake. So it is for
- * its states, of what is said of these alone: some have fewer dimensions than their parameter, and then follow it where they can. */
+/* The data axes may be given for everything, numbers too; elsewhere a dimension that a parameter has not is a mistake.
+ * So it is for its states, of what is said of these alone: some have fewer dimensions than their parameter, and then
+ * follow it where they can. */
 static sgl_status check_dims(const sglpass_context *context, const sglir_graph *g, const sglir_node *node)
 {
     const sglplan *plan = context->plan;
@@ -186,7 +187,7 @@ static sgl_status check_layouts(const sglpass_context *context, const sglir_grap
     return SGL_OK;
 }
 
-/* ---- the pass --------------------------------------------------------------------------------------------------------- */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {

@@ -12,7 +12,7 @@
 #include "plan/compress.h"
 #include "plan/layout.h"
 
-/* ---- which parameters are split --------------------------------------------------------------------------------------- */
+/* ---- which parameters are split ---------------------------------------------------------------------------------- */
 
 const char *sglpass_path_of(const char *name)
 {
@@ -56,9 +56,10 @@ static bool is_split_along(const sglplan *plan, const sglir_graph *g, sglir_id v
     return false;
 }
 
-/* ---- composites --------------------------------------------------------------------------------------------------------- */
+/* ---- composites -------------------------------------------------------------------------------------------------- */
 
-/* The loss of a vocabulary that is split: its logits, or the weight that makes them, or what an older turn has made of them. */
+/* The loss of a vocabulary that is split: its logits, or the weight that makes them, or what an older turn has made of
+ * them. */
 static bool is_split_loss(const sglplan *plan, const sglir_graph *g, const sglir_node *node)
 {
     if (node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY || node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD)

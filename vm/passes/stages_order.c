@@ -1,8 +1,8 @@
 /* stages_order.c -- in which order the stages of a pipeline take their turns: the schedules, on paper.
  *
- * In: a schedule, numbers of stages, chunks and micro-batches. Out: all turns with the times at which they would begin and end if a
- * stage's forward took 1, its backward 2 (of which gradients of weights 1), each chunk its share, and handing over nothing. Each
- * stage's order is the schedule's own:
+ * In: a schedule, numbers of stages, chunks and micro-batches. Out: all turns with the times at which they would begin
+ * and end if a stage's forward took 1, its backward 2 (of which gradients of weights 1), each chunk its share, and
+ * handing over nothing. Each stage's order is the schedule's own:
  *   gpipe        all forward, then all backward (Huang et al., arXiv:1811.06965)
  *   1f1b         stage s goes ahead by stages - 1 - s micro-batches, then one forward, one backward, so that it keeps stages - s of
  *                them at the most (Narayanan et al., arXiv:2006.09503)
@@ -25,8 +25,8 @@ typedef struct orderer {
     double *ends;               /* per position and micro-batch; negative: not taken yet */
 } orderer;
 
-/* A round is of as many micro-batches as there are stages, or a few more where they do not come out even: larger ones first, since a
- * stage is ahead by the first one. */
+/* A round is of as many micro-batches as there are stages, or a few more where they do not come out even: larger ones
+ * first, since a stage is ahead by the first one. */
 static int64_t first_round(const orderer *o)
 {
     int64_t rounds = o->micro < o->stages ? 1 : o->micro / o->stages;

@@ -1,12 +1,12 @@
 /* train.c -- the training loop: batches in, steps, evaluation, checkpoints.
  *
- * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a session
- * whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate, clipping
- * and norms are fetches of the program. Whatever fails but a step itself (a log that is full, data that end, an evaluation),
- * the steps since the last checkpoint are saved first. Of several ranks each runs the loop, and before each step of a program,
- * after each checkpoint, they agree whether one of them stops or has failed since: whatever it was, and wherever the others are
- * in the loop, the next time that they agree is the same for all. Odd invariant: between the first step and the last the loop
- * itself allocates nothing; only evaluation and saving may. */
+ * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a
+ * session whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate,
+ * clipping and norms are fetches of the program. Whatever fails but a step itself (a log that is full, data that end,
+ * an evaluation), the steps since the last checkpoint are saved first. Of several ranks each runs the loop, and before
+ * each step of a program, after each checkpoint, they agree whether one of them stops or has failed since: whatever it
+ * was, and wherever the others are in the loop, the next time that they agree is the same for all. Odd invariant:
+ * between the first step and the last the loop itself allocates nothing; only evaluation and saving may. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ typedef struct trainer {
     sglsession_scalars of_step, of_eval;
 } trainer;
 
-/* ---- feeds -------------------------------------------------------------------------------------------------------- */
+/* ---- feeds ------------------------------------------------------------------------------------------------------- */
 
 static bool has_feed(const sgl_program *program, const char *name, sgl_type *type)
 {
@@ -91,7 +91,8 @@ static sgl_status feed_tokens(trainer *t, sgl_program *program, int64_t cursor, 
     return feed_if_read(program, "targets", tokens->targets, tokens->buffer_bytes);
 }
 
-/* INTERRUPTED: a script that makes the data was left; nothing is lost by it, and the loop ends as if it had looked itself. */
+/* INTERRUPTED: a script that makes the data was left; nothing is lost by it, and the loop ends as if it had looked
+ * itself. */
 static sgl_status feed_batch(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
 {
     if (t->config->tokens) return feed_tokens(t, program, cursor, is_eval);
@@ -128,7 +129,7 @@ static sgl_status pick_program(trainer *t, int64_t cursor, bool is_eval, sgl_pro
     return SGL_OK;
 }
 
-/* ---- agreeing ------------------------------------------------------------------------------------------------------ */
+/* ---- agreeing ---------------------------------------------------------------------------------------------------- */
 
 enum { NEWS_MS = 300 }; /* how long the news of a lost rank may take behind the signal that came of it */
 
@@ -182,7 +183,7 @@ static sgl_status step_program(trainer *t, sgl_program *program, bool is_eval)
     return t->many ? sglcore_fail_at(t->env, status, "step %lld", (long long)t->step + !is_eval) : status;
 }
 
-/* ---- evaluation and checkpoints ------------------------------------------------------------------------------------- */
+/* ---- evaluation and checkpoints ---------------------------------------------------------------------------------- */
 
 static int64_t eval_batches(const trainer *t)
 {
@@ -265,7 +266,7 @@ static sgl_status save(trainer *t)
     return status == SGL_OK && sgl_session_rank(t->session) == 0 ? tell_saved(t) : status;
 }
 
-/* ---- the loop --------------------------------------------------------------------------------------------------------- */
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
 /* start: when the work for it began. */
 static sgl_status take_step(trainer *t, sgl_program *train, int64_t start)

@@ -1,7 +1,7 @@
 /* train_scalars.h -- the numbers that a training run tells: rank-0 fetches of its programs, as doubles.
  *
- * In: the program that names them, and those that are stepped: of another bucket they have the same fetches. Out: what a
- * record of a step or an evaluation points at. Odd invariant: room is made once, before the first step. */
+ * In: the program that names them, and those that are stepped: of another bucket they have the same fetches. Out: what
+ * a record of a step or an evaluation points at. Odd invariant: room is made once, before the first step. */
 #ifndef SGLSESSION_TRAIN_SCALARS_H
 #define SGLSESSION_TRAIN_SCALARS_H
 
@@ -14,8 +14,8 @@ typedef struct sglsession_scalars {
     bool of_eval;
 } sglsession_scalars;
 
-/* Of a step all that are of rank 0, of an evaluation those that a script has logged. None on a device that computes nothing:
- * zeros are no loss. To be freed in any case. */
+/* Of a step all that are of rank 0, of an evaluation those that a script has logged. None on a device that computes
+ * nothing: zeros are no loss. To be freed in any case. */
 sgl_status sglsession_scalars_find(const sgl_program *program, bool of_eval, sglsession_scalars *scalars);
 void sglsession_scalars_free(sglcore_env *env, sglsession_scalars *scalars);
 /* The values of the program's last step. */

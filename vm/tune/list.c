@@ -29,7 +29,7 @@ static int64_t elements_but(const sglexec_operand *o, int dim)
     return count;
 }
 
-/* ---- exchanges -------------------------------------------------------------------------------------------------------- */
+/* ---- exchanges --------------------------------------------------------------------------------------------------- */
 
 static int64_t elements_of_all(const sglexec_operand *o, uint32_t count)
 {
@@ -146,7 +146,7 @@ static sgl_status add_exchange(lister *l, uint32_t n)
     return l->later[n] ? SGL_OK : sgltune_list_wait(l->env, l->list, l->begun[n]);
 }
 
-/* ---- the walk --------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static bool exchanges(const lister *l, const sglexec_instruction *i);
 

@@ -1,8 +1,8 @@
 /* simulate.c -- ranks run until each waits for what another has not begun yet. In and out: simulate.h.
  *
- * Ranks and groups take turns, the earliest first. A rank runs until it waits for an exchange that has not ended. An exchange
- * that all its ranks have begun has its turn when the links that it needs are free, and lets those go on who wait for it. When
- * nobody has a turn, all ranks are at their end, or those that are not will never be. */
+ * Ranks and groups take turns, the earliest first. A rank runs until it waits for an exchange that has not ended. An
+ * exchange that all its ranks have begun has its turn when the links that it needs are free, and lets those go on who
+ * wait for it. When nobody has a turn, all ranks are at their end, or those that are not will never be. */
 #include "tune/simulate.h"
 
 #include <string.h>
@@ -52,7 +52,7 @@ typedef struct paper {
     sglcore_arena arena;
 } paper;
 
-/* ---- lists ---------------------------------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 void sgltune_list_free(sglcore_env *env, sgltune_list *list)
 {
@@ -125,7 +125,7 @@ sglcore_hash sgltune_list_hash(const sgltune_list *list)
     return sglcore_hasher_end(&hasher);
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static bool is_channel(const sgltune_way *w) { return w->from >= 0; }
 
@@ -162,7 +162,7 @@ static const char *label_of(const paper *p, int64_t rank, uint32_t event)
     return &list->labels.data[list->events.data[event].label];
 }
 
-/* ---- turns, the earliest first ------------------------------------------------------------------------------------------ */
+/* ---- turns, the earliest first ----------------------------------------------------------------------------------- */
 
 static bool is_before(const turn *a, const turn *b)
 {
@@ -203,7 +203,7 @@ static turn take_turn(paper *p)
     }
 }
 
-/* ---- exchanges that end --------------------------------------------------------------------------------------------------- */
+/* ---- exchanges that end ------------------------------------------------------------------------------------------ */
 
 /* Of a channel the sender's link alone is taken up. */
 static int64_t senders(const group *g) { return is_channel(&g->way) ? 1 : g->size; }
@@ -250,7 +250,7 @@ static void end_meeting(paper *p, group *g, double at)
     call_group(p, g);
 }
 
-/* ---- going on ------------------------------------------------------------------------------------------------------- */
+/* ---- going on ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, uint32_t event)
 {
@@ -309,7 +309,7 @@ static sgl_status run_rank(paper *p, int64_t rank)
     return SGL_OK;
 }
 
-/* ---- who waits for whom ----------------------------------------------------------------------------------------------- */
+/* ---- who waits for whom ------------------------------------------------------------------------------------------ */
 
 /* A rank of the group that has not begun its next exchange. */
 static int64_t missing(const paper *p, const group *g)
@@ -363,7 +363,7 @@ static sgl_status fail_stuck(const paper *p, int64_t rank)
     return status;
 }
 
-/* ---- the call --------------------------------------------------------------------------------------------------------- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status find_groups(paper *p)
 {

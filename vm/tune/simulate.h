@@ -61,8 +61,9 @@ typedef struct sgltune_times {
     double exposed; /* of these it waits for exchanges */
 } sgltune_times;
 
-/* lists: per rank of the plan's mesh. times: per rank, or NULL. INVALID_ARGUMENT: they would not all come to their end; the
- * message tells the circle of ranks that wait for one another, or the two that differ, with the labels of both sides. */
+/* lists: per rank of the plan's mesh. times: per rank, or NULL. INVALID_ARGUMENT: they would not all come to their end;
+ * the message tells the circle of ranks that wait for one another, or the two that differ, with the labels of both
+ * sides. */
 sgl_status sgltune_simulate(sglcore_env *env, const sglplan *plan, int64_t ranks, const sgltune_list *const *lists,
                             sgltune_times *times);
 
