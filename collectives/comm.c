@@ -439,11 +439,24 @@ static bool told_by_another(sglexec_comm *comm)
     return told;
 }
 
+/* The link waits for all ranks, and for one that was stopped for ever: then its thread is left to itself, and with it the comm, which
+ * it reads if it ever comes back. */
+static bool has_opened(sglexec_comm *comm)
+{
+    const int64_t until_ns = sglcore_now_ns() + (int64_t)(comm->options.timeout_s * 1e9);
+    const struct timespec until = { .tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000 };
+    int error = 0;
+    pthread_mutex_lock(&comm->lock);
+    while (comm->opened == 0 && error == 0) error = pthread_cond_timedwait(&comm->news, &comm->lock, &until);
+    const bool opened = comm->opened != 0;
+    if (!opened) atomic_store(&comm->stop, true);
+    pthread_mutex_unlock(&comm->lock);
+    if (!opened) pthread_detach(comm->thread);
+    return opened;
+}
+
 static sgl_status join(sglexec_comm *comm)
 {
-    pthread_mutex_lock(&comm->lock);
-    while (comm->opened == 0) pthread_cond_wait(&comm->news, &comm->lock);
-    pthread_mutex_unlock(&comm->lock);
     if (comm->opened < 0) return sglcore_fail(comm->env, SGL_DEVICE, "%s", comm->message);
     SGLCORE_TRY(sglcomm_watch_open(comm));
     return meet(comm);
@@ -479,6 +492,12 @@ sgl_status sglcomm_open(sglcore_env *env, const sglexec_comm_options *options, c
         free_comm(comm);
         return sglcore_fail(env, SGL_DEVICE, "the communication thread cannot be started: %s", strerror(error));
     }
+    if (!has_opened(comm))
+        return sglcore_fail(
+            env, SGL_DEVICE,
+            "joining the other ranks took longer than %g s (timeout): one of them has not come to it, or was "
+            "stopped on its way",
+            options->timeout_s);
     const sgl_status status = join(comm);
     /* What another rank tells is no failure of this call: that rank has been let in and failed since, and the next call says
      * so, to a caller who can ask whose it is to print. */
