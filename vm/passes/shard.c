@@ -172,11 +172,12 @@ static sgl_status check_layouts(const sglpass_context *context, const sglir_grap
         if (node->op != SGLIR_OP_INPUT) continue;
         const char *name = sglir_attr_string(g, node, "name");
         int64_t role = sglir_attr_int(g, node, "role");
-        if (role == SGL_STATE && sglpass_path_of(name) != name) SGLCORE_TRY(check_dims(context, g, node));
-        if (role != SGL_PARAMETER) continue;
+        const bool is_own =
+            sglpass_path_of(name) == name; /* no state of a parameter: that of an adapter, or a counter */
+        if (role == SGL_PARAMETER || (role == SGL_STATE && !is_own)) SGLCORE_TRY(check_dims(context, g, node));
+        if (role != SGL_PARAMETER && (role != SGL_STATE || !is_own)) continue;
         sglplan_layout_of(context->plan, name, true, at, &named); /* entries of states fit a parameter's, too */
         all |= named;
-        SGLCORE_TRY(check_dims(context, g, node));
     }
     if (!sglpass_learns(g)) return SGL_OK;
     const char *pattern;
