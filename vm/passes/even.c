@@ -1,6 +1,7 @@
-/* even.c -- sizes by which ranks decide alike, however uneven their parts. In: one rank's graph. Out: of a value what a part would
- * have if all were as large; whether all are. Odd invariant: it is worked out of whole extents alone, so that all ranks find the same
- * bits; what nobody said of what it is a part stands between two movements of one exchange, and has its own. */
+/* even.c -- sizes by which ranks decide alike, however uneven their parts. In: one rank's graph. Out: of a value what a
+ * part would have if all were as large; whether all are. Odd invariant: it is worked out of whole extents alone, so that
+ * all ranks find the same bits; what nobody said of what it is a part stands between two movements of one exchange, and
+ * has its own. */
 #include "passes/pass.h"
 
 static int64_t ranks_along(const sglplan *plan, const sglir_type *type, int dim)

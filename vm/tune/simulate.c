@@ -358,7 +358,7 @@ static sgl_status fail_stuck(const paper *p, int64_t rank)
     sgl_status status = add_circle(p, rank, &text);
     if (status == SGL_OK)
         status = sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
-                              "the exchanges of this plan would never end: %s; nothing was started", text.data);
+                              "plan: the exchanges of this plan would never end: %s; nothing was started", text.data);
     sglcore_text_free(p->env, &text);
     return status;
 }
