@@ -18,6 +18,9 @@ if(SGL_MPI_INCLUDE AND SGL_MPI_LIBRARY)
   target_include_directories(sgl_mpi SYSTEM PRIVATE ${SGL_MPI_INCLUDES})
   target_link_libraries(sgl_mpi PRIVATE ${SGL_MPI_LIBRARY})
   set_target_properties(sgl_mpi PROPERTIES OUTPUT_NAME sgl_mpi C_VISIBILITY_PRESET default) # dlsym looks for its link
+  if(TARGET sgl)
+    add_dependencies(sgl sgl_mpi) # who builds the command alone can start ranks with it
+  endif()
   install(TARGETS sgl_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 else()
   set(SGL_HAVE_MPI OFF)

@@ -1,9 +1,9 @@
 /* comm.c -- a comm over a link: its thread, its opening and its end, waiting, and what happens once it is poisoned.
  *
- * Comes in: a link and options. Goes out: the calls of exec/comm.h. The communication thread joins the world, makes every call
- * of the link, and sleeps between turns: it spins for a short while after something moved, then looks every 50 to 200 us, and
- * while nothing is under way at the next tick of the watchdog. Poisoned, it tells the others, then says that it is quiet; only
- * then do waiting calls return, since only then does nothing touch their memory any more.
+ * Comes in: a link and options. Goes out: the calls of exec/comm.h. The communication thread joins the world, makes
+ * every call of the link, and sleeps between turns: it spins for a short while after something moved, then looks every
+ * 50 to 200 us, and while nothing is under way at the next tick of the watchdog. Poisoned, it tells the others, then
+ * says that it is quiet; only then do waiting calls return, since only then does nothing touch their memory any more.
  * Odd invariant: the env is the user's thread's; the communication thread neither allocates nor fails through it. */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ typedef struct hello {
     uint64_t machine, alike; /* alike: must be the same on all ranks */
 } hello;
 
-/* ---- the communication thread ------------------------------------------------------------------------------------------- */
+/* ---- the communication thread ------------------------------------------------------------------------------------ */
 
 void sglcomm_wake(sglexec_comm *comm)
 {
@@ -182,7 +182,7 @@ static void stop_thread(sglexec_comm *comm)
     pthread_join(comm->thread, NULL);
 }
 
-/* ---- asking it ------------------------------------------------------------------------------------------------------------ */
+/* ---- asking it --------------------------------------------------------------------------------------------------- */
 
 int sglcomm_rank(const sglexec_comm *comm) { return comm->rank; }
 int sglcomm_size(const sglexec_comm *comm) { return comm->size; }
@@ -297,7 +297,7 @@ sgl_status sglcomm_describe(sglexec_comm *comm, sglcore_text *text)
     return SGL_OK;
 }
 
-/* ---- opening and closing -------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
 /* Of the machine as it was booted, and the processes that this one sees. */
 static uint64_t machine_of(void)
@@ -439,11 +439,24 @@ static bool told_by_another(sglexec_comm *comm)
     return told;
 }
 
+/* The link waits for all ranks, and for one that was stopped for ever: then its thread is left to itself, and with it the comm, which
+ * it reads if it ever comes back. */
+static bool has_opened(sglexec_comm *comm)
+{
+    const int64_t until_ns = sglcore_now_ns() + (int64_t)(comm->options.timeout_s * 1e9);
+    const struct timespec until = { .tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000 };
+    int error = 0;
+    pthread_mutex_lock(&comm->lock);
+    while (comm->opened == 0 && error == 0) error = pthread_cond_timedwait(&comm->news, &comm->lock, &until);
+    const bool opened = comm->opened != 0;
+    if (!opened) atomic_store(&comm->stop, true);
+    pthread_mutex_unlock(&comm->lock);
+    if (!opened) pthread_detach(comm->thread);
+    return opened;
+}
+
 static sgl_status join(sglexec_comm *comm)
 {
-    pthread_mutex_lock(&comm->lock);
-    while (comm->opened == 0) pthread_cond_wait(&comm->news, &comm->lock);
-    pthread_mutex_unlock(&comm->lock);
     if (comm->opened < 0) return sglcore_fail(comm->env, SGL_DEVICE, "%s", comm->message);
     SGLCORE_TRY(sglcomm_watch_open(comm));
     return meet(comm);
@@ -457,8 +470,10 @@ sgl_status sglcomm_open(sglcore_env *env, const sglexec_comm_options *options, c
         return sglcore_fail(env, SGL_INVALID_ARGUMENT,
                             "a timeout of %g s for an exchange: give more than 0, at most 1e9", options->timeout_s);
     if (!(options->latency_us >= 0) || !(options->bytes_per_s >= 0) || isinf(options->latency_us))
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "a link of latency %g us and %g bytes/s", options->latency_us,
-                            options->bytes_per_s);
+        return sglcore_fail(
+            env, SGL_INVALID_ARGUMENT,
+            "a link of latency %g us and %g bytes/s: give numbers of at least 0, where 0 is the link as it is",
+            options->latency_us, options->bytes_per_s);
     sglexec_comm *comm = sglcore_alloc_zero(env, sizeof *comm);
     if (!comm) return SGL_OUT_OF_MEMORY;
     comm->env = env;
@@ -477,6 +492,12 @@ sgl_status sglcomm_open(sglcore_env *env, const sglexec_comm_options *options, c
         free_comm(comm);
         return sglcore_fail(env, SGL_DEVICE, "the communication thread cannot be started: %s", strerror(error));
     }
+    if (!has_opened(comm))
+        return sglcore_fail(
+            env, SGL_DEVICE,
+            "joining the other ranks took longer than %g s (timeout): one of them has not come to it, or was "
+            "stopped on its way",
+            options->timeout_s);
     const sgl_status status = join(comm);
     /* What another rank tells is no failure of this call: that rank has been let in and failed since, and the next call says
      * so, to a caller who can ask whose it is to print. */

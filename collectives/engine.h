@@ -1,11 +1,12 @@
 /* engine.h -- what the files of this room share: a comm over a link, its groups, the run of an exchange.
  *
- * Comes in: a link (link.h). Goes out: the calls of exec/comm.h. The user's thread starts exchanges into a group's queue and
- * waits; one communication thread makes every call of the link, runs the first exchange of each queue, and gossips. What both
- * touch is atomic or under comm->lock; everything else has one owner, named beside it. An exchange is pieces: contiguous bytes
- * to or from one rank. Before each piece goes a note that says what it is of, so that ranks whose programs differ find out;
- * small pieces travel inside their note. Odd invariant: once a comm is quiet (poisoned, and the news is out), the link is
- * never called again but to be closed, so that nothing moves into memory that its owner may have freed. */
+ * Comes in: a link (link.h). Goes out: the calls of exec/comm.h. The user's thread starts exchanges into a group's
+ * queue and waits; one communication thread makes every call of the link, runs the first exchange of each queue, and
+ * gossips. What both touch is atomic or under comm->lock; everything else has one owner, named beside it. An exchange
+ * is pieces: contiguous bytes to or from one rank. Before each piece goes a note that says what it is of, so that ranks
+ * whose programs differ find out; small pieces travel inside their note. Odd invariant: once a comm is quiet (poisoned,
+ * and the news is out), the link is never called again but to be closed, so that nothing moves into memory that its
+ * owner may have freed. */
 #ifndef SGLCOMM_ENGINE_H
 #define SGLCOMM_ENGINE_H
 
@@ -27,10 +28,10 @@ enum {
     SGLCOMM_SENDERS = 32       /* ranks of the world < 2^31: beats go to rank + 2^k */
 };
 
-/* ---- moves.c: which pieces an exchange is made of --------------------------------------------------------------------- */
+/* ---- moves.c: which pieces an exchange is made of ---------------------------------------------------------------- */
 
-/* A phase of an exchange: pairs (every rank with every other, in rows of pieces) or doubling (each rank sends all it has to
- * one 2^j places before it, in round j). */
+/* A phase of an exchange: pairs (every rank with every other, in rows of pieces) or doubling (each rank sends all it
+ * has to one 2^j places before it, in round j). */
 typedef struct sglcomm_phase {
     bool doubling, reduces;      /* reduces: what comes in goes to staging, and a whole row of it to `in` */
     int only_to, only_from;      /* pairs: the one place, -1: all, -2: none */
@@ -40,7 +41,7 @@ typedef struct sglcomm_phase {
     int64_t rows_out, rows_in;
 } sglcomm_phase;
 
-/* ---- run.c: pieces through the link ------------------------------------------------------------------------------------- */
+/* ---- run.c: pieces through the link ------------------------------------------------------------------------------ */
 
 typedef struct sglcomm_note {
     uint32_t magic;
@@ -108,7 +109,7 @@ struct sglexec_group {
     sglcomm_run run;                    /* of exchange number `finished`; the communication thread's */
 };
 
-/* ---- watchdog.c: who is where -------------------------------------------------------------------------------------------- */
+/* ---- watchdog.c: who is where ------------------------------------------------------------------------------------ */
 
 typedef enum sglcomm_state { SGLCOMM_COMPUTES, SGLCOMM_WAITS, SGLCOMM_BUSY } sglcomm_state;
 
@@ -131,7 +132,7 @@ typedef struct sglcomm_sender {
     bool flies;
 } sglcomm_sender;
 
-/* ---- the comm ------------------------------------------------------------------------------------------------------------- */
+/* ---- the comm ---------------------------------------------------------------------------------------------------- */
 
 typedef enum sglcomm_health { SGLCOMM_WHOLE, SGLCOMM_POISONED, SGLCOMM_QUIET } sglcomm_health;
 
@@ -210,8 +211,8 @@ const char *sglcomm_kind_name(int kind);
 /* What ranks must agree on before they exchange. */
 uint64_t sglcomm_signature(const sglexec_group *group, const sglexec_exchange *exchange);
 
-/* moves.c. begin: parts, phases and what needs no other rank; phase: the phase that run->phase names. next: the next piece of
- * this phase, false where none can enter now (window->over: none will). end: of the phase run->phase. */
+/* moves.c. begin: parts, phases and what needs no other rank; phase: the phase that run->phase names. next: the next
+ * piece of this phase, false where none can enter now (window->over: none will). end: of the phase run->phase. */
 void sglcomm_moves_begin(sglexec_group *group);
 void sglcomm_moves_phase(sglexec_group *group);
 bool sglcomm_moves_next(sglexec_group *group, bool out, sglcomm_piece *piece);

@@ -1,9 +1,10 @@
 /* groups.c -- groups of ranks, and what enters them: arguments are checked here, before anything is under way.
  *
- * Comes in: the ranks of a group, as all of them give them; exchanges. Goes out: a group with all the memory that its exchanges
- * will need, and exchanges in its queue. To make a group nothing is exchanged: ranks that disagree about one find out at its
- * first exchange, whose notes carry the group's hash and its number, which ranks that are not in it count, too. Odd invariant: groups stand in one list that only grows, so that the
- * communication thread walks it without a lock. */
+ * Comes in: the ranks of a group, as all of them give them; exchanges. Goes out: a group with all the memory that its
+ * exchanges will need, and exchanges in its queue. To make a group nothing is exchanged: ranks that disagree about one
+ * find out at its first exchange, whose notes carry the group's hash and its number, which ranks that are not in it
+ * count, too. Odd invariant: groups stand in one list that only grows, so that the communication thread walks it
+ * without a lock. */
 #include <string.h>
 
 #include "collectives/engine.h"
@@ -16,7 +17,7 @@ static const char *const kind_names[SGLEXEC_EXCHANGE_COUNT] = {
 
 const char *sglcomm_kind_name(int kind) { return kind >= 0 && kind < SGLEXEC_EXCHANGE_COUNT ? kind_names[kind] : "?"; }
 
-/* ---- making one ------------------------------------------------------------------------------------------------------ */
+/* ---- making one -------------------------------------------------------------------------------------------------- */
 
 static int64_t notes_bytes(void) { return 2 * (int64_t)SGLCOMM_WINDOW * SGLCOMM_NOTE_ROOM; }
 
@@ -53,8 +54,9 @@ static sgl_status check_ranks(sglexec_comm *comm, const char *name, const int *r
     return SGL_OK;
 }
 
-/* Rows of pieces to be reduced fit in the staging, whatever the number of ranks; the same numbers on all of them. On a shaped
- * link pieces are small, so that the real link's time for the last one does not show, but a window of them fills it. */
+/* Rows of pieces to be reduced fit in the staging, whatever the number of ranks; the same numbers on all of them. On a
+ * shaped link pieces are small, so that the real link's time for the last one does not show, but a window of them fills
+ * it. */
 static void size_pieces(sglexec_group *group)
 {
     const sglexec_comm_options *options = &group->comm->options;
@@ -126,7 +128,7 @@ sgl_status sglcomm_group(sglexec_comm *comm, const char *name, const int *ranks,
     return SGL_OK;
 }
 
-/* ---- what enters one --------------------------------------------------------------------------------------------------- */
+/* ---- what enters one --------------------------------------------------------------------------------------------- */
 
 /* Elements of a list of counts, or -1: one is negative, or their bytes are beyond 2^63. */
 static int64_t total_of(const int64_t *counts, int64_t count, int ranks, sgl_dtype dtype)

@@ -1,10 +1,10 @@
 /* launch.c -- the command line of a launcher: several ranks of one program on this machine.
  *
- * Comes in: a number of ranks and a command. Goes out: mpirun's arguments, which the caller hands to exec, so that signals and
- * the terminal are mpirun's own. What the options are for: -q leaves the words about a failure to the rank that knows them;
- * ranks may be more than cores, and are bound to none, since each has threads of its own; waiting inside MPI gives the core
- * away. Odd invariant: nothing here starts a process; srun and the MPI Operator need none of it, the world they make is found
- * in the environment. */
+ * Comes in: a number of ranks and a command. Goes out: mpirun's arguments, which the caller hands to exec, so that
+ * signals and the terminal are mpirun's own. What the options are for: -q leaves the words about a failure to the rank
+ * that knows them; ranks may be more than cores, and are bound to none, since each has threads of its own; waiting
+ * inside MPI gives the core away. Odd invariant: nothing here starts a process; srun and the MPI Operator need none of
+ * it, the world they make is found in the environment. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

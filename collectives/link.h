@@ -1,9 +1,10 @@
 /* link.h -- the port of what moves bytes between ranks: messages that start and are tested, and nothing else.
  *
- * A link is one constant sglcomm_link_ops. All that a collective is (order, reductions, deadlines) is built on it in this
- * room (engine.h), so that MPI, or the threads of one process in a test, are a few short functions. One thread makes all
- * calls but `about`; none of them blocks, except open and close. Messages of one channel between two ranks come in order.
- * Odd invariant: a link includes no header of the library, since a module cannot see what libsgl.so hides. */
+ * A link is one constant sglcomm_link_ops. All that a collective is (order, reductions, deadlines) is built on it in
+ * this room (engine.h), so that MPI, or the threads of one process in a test, are a few short functions. One thread
+ * makes all calls but `about`; none of them blocks, except open and close. Messages of one channel between two ranks
+ * come in order. Odd invariant: a link includes no header of the library, since a module cannot see what libsgl.so
+ * hides. */
 #ifndef SGLCOMM_LINK_H
 #define SGLCOMM_LINK_H
 

@@ -9,7 +9,7 @@
 static const sglcore_module mpi = {
     .what = "transport mpi",
     .file = "libsgl_mpi.so",
-    .built = "MPI's headers are (libopenmpi-dev)",
+    .built = "MPI's headers are (`scripts/deps mpi`, then build again)",
     .symbol = SGLCOMM_LINK_SYMBOL,
 };
 

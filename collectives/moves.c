@@ -1,13 +1,14 @@
 /* moves.c -- the algorithms: which pieces go to whom, and come from whom, for each kind of exchange.
  *
- * Comes in: an exchange. Goes out: phases, and the pieces of each in an order that sender and receiver count alike. Large ones
- * go in pairs: rank r sends to r + 1, r + 2, ..., so that each rank receives from one at a time; reductions are a part for each
- * rank, sent to it by all, added there in the group's order; all_reduce is that and a gather, a large broadcast parts and a
- * gather. Small ones go by doubling (Bruck et al., "Efficient algorithms for all-to-all communications", 1997): every rank has
- * everything after log2(n) rounds, and reduces it in the same order, so that the way changes no bit. Of an exchange of many the
- * rows of the first member come first, then those of the second: one exchange of that many parts, each where it lies.
- * Odd invariant: pieces are ordered by row, then by distance; the first that is not done anywhere is in its sender's window
- * and in its receiver's, so windows never wait for each other in a ring. */
+ * Comes in: an exchange. Goes out: phases, and the pieces of each in an order that sender and receiver count alike.
+ * Large ones go in pairs: rank r sends to r + 1, r + 2, ..., so that each rank receives from one at a time; reductions
+ * are a part for each rank, sent to it by all, added there in the group's order; all_reduce is that and a gather, a
+ * large broadcast parts and a gather. Small ones go by doubling (Bruck et al., "Efficient algorithms for all-to-all
+ * communications", 1997): every rank has everything after log2(n) rounds, and reduces it in the same order, so that the
+ * way changes no bit. Of an exchange of many the rows of the first member come first, then those of the second: one
+ * exchange of that many parts, each where it lies. Odd invariant: pieces are ordered by row, then by distance; the
+ * first that is not done anywhere is in its sender's window and in its receiver's, so windows never wait for each other
+ * in a ring. */
 #include <string.h>
 
 #include "collectives/engine.h"
@@ -28,7 +29,7 @@ static void lay_parts(int64_t *at, int64_t count, int places, int64_t size)
     for (int p = 0; p < places; p++) at[p + 1] = at[p] + (count / places + (p < count % places)) * size;
 }
 
-/* ---- members: an exchange by itself is one ---------------------------------------------------------------------------- */
+/* ---- members: an exchange by itself is one ----------------------------------------------------------------------- */
 
 static int members_of(const sglexec_exchange *x) { return x->member_count > 0 ? x->member_count : 1; }
 
@@ -55,7 +56,7 @@ static void copy(void *to, const void *from, int64_t bytes)
     if (bytes > 0 && to != from) memmove(to, from, (size_t)bytes);
 }
 
-/* ---- doubling: block i is of the place that stands i behind this one ---------------------------------------------------- */
+/* ---- doubling: block i is of the place that stands i behind this one --------------------------------------------- */
 
 static int64_t block_at(const sglexec_group *g, int block)
 {
@@ -71,8 +72,8 @@ static void reduce_blocks(sglexec_group *g)
     sglcomm_reduce((sgl_dtype)x->dtype, (sglexec_reduction)x->reduction, x->to, g->sources, g->count, x->count);
 }
 
-/* A block has the parts of all members, one behind another: out_at, which doubling has no other use for, is where the next
- * member's lies in each of them. */
+/* A block has the parts of all members, one behind another: out_at, which doubling has no other use for, is where the
+ * next member's lies in each of them. */
 static void gather_blocks(sglexec_group *g)
 {
     const sglexec_exchange *x = &g->run.exchange;
@@ -119,7 +120,7 @@ static bool next_block(sglexec_group *g, bool out, sglcomm_piece *piece)
     return true;
 }
 
-/* ---- pairs --------------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 static bool meets(const sglexec_group *g, bool out, int other)
 {
@@ -253,7 +254,7 @@ void sglcomm_moves_came(sglexec_group *group, const sglcomm_piece *piece)
     }
 }
 
-/* ---- the kinds ------------------------------------------------------------------------------------------------------------ */
+/* ---- the kinds --------------------------------------------------------------------------------------------------- */
 
 /* The parts of the exchange in out_at and in_at, and whether all of it is small; alike on all ranks. */
 static bool lay(sglexec_group *g)

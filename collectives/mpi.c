@@ -1,10 +1,10 @@
 /* mpi.c -- the link over MPI: the module libsgl_mpi.so, and the one file that knows mpi.h.
  *
- * Comes in: the world that mpirun, srun or the like has made. Goes out: sglcomm_module_link (link.h). Heartbeats and groups have
- * a communicator each, copies of the world's, so that a host which uses MPI itself meets none of our messages; a channel of
- * groups is a tag. No message, a piece or a beat, comes near 2^31 bytes, so MPI 3's int counts are enough. MPI is joined once in a
- * process, that is MPI's rule: a second open is refused. Odd invariant: the module is linked with MPI and libc alone, and
- * stays loaded, since MPI's own plugins do not survive an unloading. */
+ * Comes in: the world that mpirun, srun or the like has made. Goes out: sglcomm_module_link (link.h). Heartbeats and
+ * groups have a communicator each, copies of the world's, so that a host which uses MPI itself meets none of our
+ * messages; a channel of groups is a tag. No message, a piece or a beat, comes near 2^31 bytes, so MPI 3's int counts
+ * are enough. MPI is joined once in a process, that is MPI's rule: a second open is refused. Odd invariant: the module
+ * is linked with MPI and libc alone, and stays loaded, since MPI's own plugins do not survive an unloading. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,8 +43,8 @@ static void mpi_about(char *text, size_t room)
     snprintf(text, room, "%s", version);
 }
 
-/* Until the world is joined nobody watches: MPI_Init waits for ever for a launcher that was killed meanwhile. A process that has
- * computed nothing yet ends with it. */
+/* Until the world is joined nobody watches: MPI_Init waits for ever for a launcher that was killed meanwhile. A process
+ * that has computed nothing yet ends with it. */
 static void end_with_launcher(bool on)
 {
 #ifdef __linux__
@@ -109,8 +109,8 @@ static bool mpi_open(void **link, int *rank, int *size, int *channels)
     return joined;
 }
 
-/* MPI_Finalize waits for all ranks: after a failure it would wait for ever, so MPI is left as it is, and the launcher sees the
- * process end without it. */
+/* MPI_Finalize waits for all ranks: after a failure it would wait for ever, so MPI is left as it is, and the launcher
+ * sees the process end without it. */
 static void mpi_close(void *link, bool orderly)
 {
     (void)link;

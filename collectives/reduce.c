@@ -1,9 +1,10 @@
 /* reduce.c -- several arrays into one: sum, greatest, least, of every dtype that is exchanged.
  *
- * In: as many sources as there are ranks, in the order of their places. Out: element by element ((s0 + s1) + s2) + ...: always
- * that order, so that a result does not depend on who came first, on slices, or on the kind of exchange. Floats narrower
- * than 32 bits are added in float32 and rounded once, at the end. Integers wrap. The greatest and the least of anything and
- * NaN is NaN. Odd invariant: `to` may be one of the sources, as a whole, because a block is read before it is written. */
+ * In: as many sources as there are ranks, in the order of their places. Out: element by element ((s0 + s1) + s2) + ...:
+ * always that order, so that a result does not depend on who came first, on slices, or on the kind of exchange. Floats
+ * narrower than 32 bits are added in float32 and rounded once, at the end. Integers wrap. The greatest and the least of
+ * anything and NaN is NaN. Odd invariant: `to` may be one of the sources, as a whole, because a block is read before it
+ * is written. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,8 +26,8 @@ static inline uint32_t bits_of(float x)
     return bits;
 }
 
-/* A narrow float has a sign, then an exponent with this bias, then `digits`; codes above `largest` are infinity or NaN, which
- * in f8e4m3 is the one code 0x7f (OCP 8-bit floating point, revision 1.0). */
+/* A narrow float has a sign, then an exponent with this bias, then `digits`; codes above `largest` are infinity or NaN,
+ * which in f8e4m3 is the one code 0x7f (OCP 8-bit floating point, revision 1.0). */
 static inline float widen(uint32_t code, int width, int digits, int bias, uint32_t largest, bool infinite)
 {
     const uint32_t magnitude = code & ((1u << (width - 1)) - 1u), sign = code >> (width - 1) << 31;

@@ -1,10 +1,10 @@
 /* run.c -- the run of an exchange: its pieces through the link, two windows of them, each behind its note.
  *
- * Comes in: the first exchange of a group's queue, and pieces from moves.c. Goes out: sends and receives of the link, none of
- * them waited for; a finished exchange, or a poisoned comm. Notes and bytes have a channel each, and both are sent and
- * received in the order of the pieces. A receive of bytes is posted only when the piece's note was as awaited, so that
- * nothing of another exchange lands in memory of this one. Odd invariant: pieces leave a window from its front, so that
- * moves.c hears of them in order, whatever order they came in. */
+ * Comes in: the first exchange of a group's queue, and pieces from moves.c. Goes out: sends and receives of the link,
+ * none of them waited for; a finished exchange, or a poisoned comm. Notes and bytes have a channel each, and both are
+ * sent and received in the order of the pieces. A receive of bytes is posted only when the piece's note was as awaited,
+ * so that nothing of another exchange lands in memory of this one. Odd invariant: pieces leave a window from its front,
+ * so that moves.c hears of them in order, whatever order they came in. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void link_failed(sglexec_group *g, const char *what, int place)
                    comm->ops->why(comm->link), sglcomm_kind_name(g->run.exchange.kind), g->name, label);
 }
 
-/* ---- out -------------------------------------------------------------------------------------------------------------- */
+/* ---- out --------------------------------------------------------------------------------------------------------- */
 
 static sglcomm_note note_of(sglexec_group *g, const sglcomm_piece *piece)
 {
@@ -135,7 +135,7 @@ static bool pump_out(sglexec_group *g, int64_t now_ns, int64_t *wake_ns)
     return moved;
 }
 
-/* ---- in ------------------------------------------------------------------------------------------------------------------- */
+/* ---- in ---------------------------------------------------------------------------------------------------------- */
 
 static void tell_facts(char *text, size_t room, int kind, int dtype, int64_t count, const char *label)
 {
@@ -277,7 +277,7 @@ int sglcomm_run_awaits(sglexec_group *g)
     return -1;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------------ */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static void enter_phase(sglexec_group *g)
 {
@@ -317,8 +317,8 @@ static void begin(sglexec_group *g, int64_t now_ns)
     enter_phase(g);
 }
 
-/* News that came before the last byte did counts: whose memory is read may be freed once its owner knows of a failure, and it
- * sends the news first. */
+/* News that came before the last byte did counts: whose memory is read may be freed once its owner knows of a failure,
+ * and it sends the news first. */
 static void finish(sglexec_group *g)
 {
     sglexec_comm *comm = g->comm;

@@ -1,8 +1,8 @@
 /* self.c -- the transport `self`: a world of one rank, where every exchange is done when it has started.
  *
  * Comes in: the calls of exec/comm.h. Goes out: copies. It has the same arguments, refused for the same reasons, as the
- * transports of many ranks, so that a program which runs here is one that runs there. Odd invariant: `fail` poisons it too,
- * since a step that failed is finished and saved no more alone than among many. */
+ * transports of many ranks, so that a program which runs here is one that runs there. Odd invariant: `fail` poisons it
+ * too, since a step that failed is finished and saved no more alone than among many. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
 /* shape.c -- the link that SGL_NET describes: how long a message takes on it.
  *
- * Comes in: a latency, a rate, messages. Goes out: the time at which each would have arrived. A rank has one link out: messages
- * leave one after the other, each for bytes / rate, and arrive a latency after they have left; what a rank receives is not held
- * back. So an all_reduce of B bytes over n ranks takes 2 (n - 1) / n B / rate + 2 latencies, and a message B / rate + latency.
- * The sender holds a piece until that time and then hands it to the real link, whose own time is hidden under the next
- * piece's. Odd invariant: times are made of times, never of the clock at which the thread came by, so that late wake-ups do
- * not add up. */
+ * Comes in: a latency, a rate, messages. Goes out: the time at which each would have arrived. A rank has one link out:
+ * messages leave one after the other, each for bytes / rate, and arrive a latency after they have left; what a rank
+ * receives is not held back. So an all_reduce of B bytes over n ranks takes 2 (n - 1) / n B / rate + 2 latencies, and a
+ * message B / rate + latency. The sender holds a piece until that time and then hands it to the real link, whose own
+ * time is hidden under the next piece's. Odd invariant: times are made of times, never of the clock at which the thread
+ * came by, so that late wake-ups do not add up. */
 #include <math.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* watchdog.c -- who is where: heartbeats, deadlines, and the message that names who is late.
  *
- * Comes in: beats of others, this rank's own runs, time. Goes out: beats, and a poisoned comm. Each beat carries all that a
- * rank knows of all ranks (state, exchange, whom it awaits) to rank + 2^k, k in turn, so that news of any rank is everywhere
- * after log2(ranks) beats, at a cost that does not grow with their number but for the bytes. Among many ranks a
- * label travels with its own rank's beat, and with others' once that rank has stood for a second: what is stuck has a name. A rank of this
- * machine whose process has ended is lost at once. Odd invariant: between two ticks at most MOST_TICK_NS count against a
- * deadline, so that a job that was stopped as a whole, and goes on, has not timed out. */
+ * Comes in: beats of others, this rank's own runs, time. Goes out: beats, and a poisoned comm. Each beat carries all
+ * that a rank knows of all ranks (state, exchange, whom it awaits) to rank + 2^k, k in turn, so that news of any rank
+ * is everywhere after log2(ranks) beats, at a cost that does not grow with their number but for the bytes. Among many
+ * ranks a label travels with its own rank's beat, and with others' once that rank has stood for a second: what is stuck
+ * has a name. A rank of this machine whose process has ended is lost at once. Odd invariant: between two ticks at most
+ * MOST_TICK_NS count against a deadline, so that a job that was stopped as a whole, and goes on, has not timed out. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static size_t beat_room(int ranks)
     return sizeof(beat_head) + SGLCOMM_MESSAGE + (size_t)ranks * (sizeof(beat_entry) + SGLCOMM_LABEL);
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 sgl_status sglcomm_watch_open(sglexec_comm *comm)
 {
@@ -80,7 +80,7 @@ void sglcomm_watch_free(sglexec_comm *comm)
     sglcore_free(env, comm->bad_news, beat_room(0));
 }
 
-/* ---- beats ------------------------------------------------------------------------------------------------------------------ */
+/* ---- beats ------------------------------------------------------------------------------------------------------- */
 
 static void put(unsigned char **at, const void *data, size_t bytes)
 {
@@ -229,7 +229,7 @@ bool sglcomm_watch_drain(sglexec_comm *comm)
     return all;
 }
 
-/* ---- bad news ------------------------------------------------------------------------------------------------------------------ */
+/* ---- bad news ---------------------------------------------------------------------------------------------------- */
 
 static bool is_near(const sglexec_comm *comm, int rank)
 {
@@ -239,8 +239,8 @@ static bool is_near(const sglexec_comm *comm, int rank)
     return false;
 }
 
-/* Who found it out tells all; who is told tells those near. Messages of a failure at many ranks at once meet here: the one of
- * the lowest rank is kept by all. */
+/* Who found it out tells all; who is told tells those near. Messages of a failure at many ranks at once meet here: the
+ * one of the lowest rank is kept by all. */
 void sglcomm_watch_flood(sglexec_comm *comm)
 {
     const int64_t since_ns = sglcore_now_ns();
@@ -347,7 +347,7 @@ static void look_for_ended(sglexec_comm *comm)
     }
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 static bool is_anyone_busy(const sglexec_comm *comm, int64_t now_ns)
 {

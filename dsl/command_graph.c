@@ -242,7 +242,8 @@ int command_show_plan(int argc, char **argv)
         "Tells what one rank of a mesh will hold and exchange; no rank is started.",
         "Bytes sent are those of one step, by the formula of each exchange: of B bytes over n ranks all_reduce\n"
         "sends 2 (n - 1) / n B, reduce_scatter, all_gather and all_to_all (of its part) (n - 1) / n B, ring_shift all\n"
-        "of its part. A time is that of a machine which reaches --machine in every kernel and on every link: a bound from below.",
+        "of its part. A time is that of a machine which reaches --machine in every kernel and on every link: a bound from below.\n"
+        "`sgl help sgl.plan` tells of the plan in a script, `sgl help plan.pipeline` of a recipe.",
         1,
         1,
         options

@@ -26,7 +26,7 @@ static void print_help(const command *c)
 
 int command_usage(const command *c, const char *format, ...)
 {
-    if (!command_first()) return COMMAND_USAGE;
+    if (!command_first()) return command_silent(COMMAND_USAGE);
     va_list arguments;
     va_start(arguments, format);
     fprintf(stderr, "sgl %s: ", c->name);

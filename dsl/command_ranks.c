@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "dsl/command_launch.h"
 #include "dsl/command_ranks.h"
@@ -11,6 +12,12 @@ bool command_first(void)
     int rank;
     (void)sgl_launched(&rank, NULL);
     return rank == 0;
+}
+
+int command_silent(int code)
+{
+    nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL); /* the signal by which a launcher ends the others cuts it */
+    return code;
 }
 
 /* ---- the mesh ------------------------------------------------------------------------------------------------------- */
@@ -132,9 +139,9 @@ int command_ranks_status(const sgl_vm *vm, sgl_session *session, sgl_status *sta
     /* A launcher that ends a job because a rank died asks the others to stop, too. */
     if (*status == SGL_INTERRUPTED && session && sgl_world_check(session, 300) != SGL_OK) *status = SGL_DEVICE;
     if (*status == SGL_OK || *status == SGL_INTERRUPTED) return command_status(vm, *status);
-    if (!session) return command_first() ? command_error(vm) : COMMAND_FAILED; /* argv is wrong, which all have alike */
+    if (!session && !command_first()) return command_silent(COMMAND_FAILED); /* argv is wrong, which all have alike */
     sgl_session_fail(session, sgl_error_message(vm));
-    if (!sgl_tells(session)) return COMMAND_FAILED;
+    if (!sgl_tells(session)) return command_silent(COMMAND_FAILED);
     if (rank > 0 && *status != SGL_DEVICE) { /* what a transport tells names the rank itself */
         fprintf(stderr, "sgl: rank %d on %s: %s\n", rank, sgl_session_host(session, rank), sgl_error_message(vm));
         return COMMAND_FAILED;

@@ -40,6 +40,9 @@ int command_mesh(const command *c, command_ranks *ranks, command_settings *setti
 int command_ranks_begin(const command *c, command_ranks *ranks, int argc, char **argv, bool *done);
 /* Whether this process is rank 0 of those that a launcher has made, or by itself. */
 bool command_first(void);
+/* The exit code of a rank that fails and prints nothing, a second later: mpirun kills whoever is left as soon as two ranks have
+ * ended so, and the one that prints must have done it by then. */
+int command_silent(int code);
 /* Joins the world, if there is one; before anything is loaded that may fail on one rank. */
 sgl_status command_join(const command_ranks *ranks, sgl_session *session);
 /* command_status for one of several ranks: tells the others of a failure that they do not know, and prints it if it is this

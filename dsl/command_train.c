@@ -9,12 +9,9 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <jansson.h>
 
 #include "dsl/command_folder.h"
+#include "dsl/command_kept.h"
 #include "dsl/command_progress.h"
 #include "dsl/command_ranks.h"
 
@@ -30,8 +27,7 @@ typedef struct train {
     const train_options *o;
     const char *script;
     char out[COMMAND_PATH_ROOM];
-    char from[COMMAND_PATH_ROOM]; /* the checkpoint that the run goes on from, "": none */
-    json_t *meta;                 /* its meta, whose settings are in use; NULL: none */
+    command_kept kept; /* the checkpoint that the run goes on from */
     sgl_vm *vm;
     sgl_job *job;
     sgl_plan *plan;
@@ -65,36 +61,21 @@ static sgl_status job_integer(const train *t, const char *key, int64_t otherwise
 static sgl_status find_start(train *t)
 {
     const char *path, *meta, *asked = t->o->resume;
-    char parent[sizeof t->from];
+    char parent[sizeof t->kept.from];
     json_error_t error;
     if (!asked) return sgl_session_computes(t->session) ? command_folder_free(t->vm, t->out) : SGL_OK;
     sgl_status status = sgl_checkpoint_find(t->vm, *asked ? asked : t->out, &path, &meta, &t->config.start_step);
     if (status != SGL_OK) return status;
-    if (strlen(path) >= sizeof t->from) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
-    strcpy(t->from, path);
+    if (strlen(path) >= sizeof t->kept.from) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", path);
+    strcpy(t->kept.from, path);
     strcpy(parent, path);
-    t->meta = json_loads(meta, 0, &error);
-    if (!t->meta) return sgl_fail(t->vm, SGL_CORRUPT, "%s: its meta cannot be read: %s", path, error.text);
-    t->config.evaluated = json_integer_value(json_object_get(t->meta, "evaluated"));
-    t->config.start_tokens = json_integer_value(json_object_get(t->meta, "tokens"));
+    t->kept.meta = json_loads(meta, 0, &error);
+    if (!t->kept.meta) return sgl_fail(t->vm, SGL_CORRUPT, "%s: its meta cannot be read: %s", path, error.text);
+    t->config.evaluated = json_integer_value(json_object_get(t->kept.meta, "evaluated"));
+    t->config.start_tokens = json_integer_value(json_object_get(t->kept.meta, "tokens"));
     if (!*asked) return SGL_OK;
     if (t->o->out) return command_folder_same(dirname(parent), t->out) ? SGL_OK : command_folder_free(t->vm, t->out);
     snprintf(t->out, sizeof t->out, "%s", dirname(parent));
-    return SGL_OK;
-}
-
-/* Adds the settings of the run that goes on, without the texts of modules: they are read from their files again; and without
- * its mesh: a checkpoint is of no number of ranks. */
-static sgl_status add_kept_settings(const train *t, command_settings *settings)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach(json_object_get(t->meta, "settings"), key, value)
-    {
-        if (!json_is_string(value) || strncmp(key, "require.", 8) == 0 || strncmp(key, "plan.mesh.", 10) == 0) continue;
-        if (!command_set(settings, key, json_string_value(value)))
-            return sgl_fail(t->vm, SGL_LIMIT, "%s: it keeps too many settings", t->from);
-    }
     return SGL_OK;
 }
 
@@ -120,37 +101,28 @@ static bool add_own_settings(const train_options *o, command_settings *settings,
     return !o->data || command_set(settings, "data.path", o->data);
 }
 
-/* A run that goes on with other settings than it began with is another run: that is allowed, and said. Of several ranks one says
- * it. */
-static void tell_changes(const train *t)
-{
-    const json_t *kept = json_object_get(t->meta, "settings");
-    if (sgl_session_rank(t->session) != 0) return;
-    for (int i = 0; i < t->o->settings.count; i++) {
-        const sgl_setting *now = &t->o->settings.list[i];
-        const char *before = json_string_value(json_object_get(kept, now->key));
-        if (before && strcmp(before, now->value) == 0) continue;
-        fprintf(stderr, "sgl: warning: --resume: %s is %s now; the checkpoint was made with %s\n", now->key, now->value,
-                before ? before : "the script's own value");
-    }
-}
-
 /* The kept settings come first: of two settings with one key the last one counts. */
-static sgl_status load(train *t)
+static sgl_status load_job(train *t)
 {
     command_settings all = { 0 };
     char storage[8][32];
-    sgl_status status = add_kept_settings(t, &all);
+    sgl_status status = command_kept_settings(t->vm, &t->kept, &all);
     if (status != SGL_OK) return status;
     bool fits = true;
     for (int i = 0; i < t->o->settings.count && fits; i++)
         fits = command_set(&all, t->o->settings.list[i].key, t->o->settings.list[i].value);
-    if (t->meta) tell_changes(t);
+    if (t->kept.meta && sgl_session_rank(t->session) == 0) command_kept_changes(&t->kept, &t->o->settings);
     if (!fits || !add_own_settings(t->o, &all, storage)) return sgl_fail(t->vm, SGL_LIMIT, "too many settings");
     status = sgl_load_file(t->vm, t->script, all.list, all.count, &t->job);
     if (status == SGL_OK) status = sgl_job_plan(t->job, &t->plan);
     if (status == SGL_OK) status = sgl_job_tokens(t->job, &t->tokens);
     return status == SGL_NOT_FOUND && t->plan ? SGL_OK : status;
+}
+
+static sgl_status load(train *t)
+{
+    const sgl_status status = load_job(t);
+    return command_kept_script(t->vm, &t->kept, t->script, t->job, status);
 }
 
 static sgl_status freeze(train *t, const char *which, sgl_program **program)
@@ -212,80 +184,16 @@ static sgl_status initialise(train *t)
     return status;
 }
 
-/* Whether the file is one that a checkpoint in its folder is made of, and so is what the manifest there says. */
-static bool is_of_checkpoint(train *t, const char *file, const char **path)
-{
-    static const char *const names[] = { "parameters.safetensors", "states.safetensors", "manifest.json" };
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file, *meta;
-    char folder[4096];
-    int64_t step;
-    bool known = false;
-    for (int i = 0; i < 3; i++) known = known || strcmp(name, names[i]) == 0;
-    strcpy(folder, file);
-    const char *own = dirname(folder);
-    return known && sgl_checkpoint_find(t->vm, own, path, &meta, &step) == SGL_OK && strcmp(*path, own) == 0;
-}
-
-/* A folder of checkpoints, a checkpoint, a file in one, or a safetensors file by itself. */
-static sgl_status load_parameters(train *t, const char *from)
-{
-    const char *path, *meta;
-    int64_t step;
-    struct stat info;
-    if (strlen(from) >= 4096) return sgl_fail(t->vm, SGL_LIMIT, "%s: the path is too long", from);
-    if (stat(from, &info) != 0) return sgl_fail(t->vm, SGL_IO, "--init-from %s: %s", from, strerror(errno));
-    if (S_ISREG(info.st_mode))
-        return is_of_checkpoint(t, from, &path) ? sgl_checkpoint_load(t->session, path, 1)
-                                                : sgl_parameters_load(t->session, from);
-    sgl_status status = sgl_checkpoint_find(t->vm, from, &path, &meta, &step);
-    if (status == SGL_NOT_FOUND)
-        return sgl_fail(t->vm, status, "--init-from %s: it is neither a checkpoint nor a folder of them", from);
-    return status == SGL_OK ? sgl_checkpoint_load(t->session, path, 1) : status;
-}
-
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* Whether the script is another one than its checkpoint keeps; not, where it did not load. */
-static bool has_changed(const train *t)
-{
-    const char *meta = NULL, *before = json_string_value(json_object_get(t->meta, "text"));
-    if (!t->job || !before || sgl_job_meta(t->job, &meta) != SGL_OK) return false;
-    json_t *now = json_loads(meta, 0, NULL);
-    const char *text = json_string_value(json_object_get(now, "text"));
-    bool changed = text && strcmp(text, before) != 0;
-    json_decref(now);
-    return changed;
-}
-
-/* Behind the reason why a run cannot go on: that its checkpoint is of another script, if it is. */
-static sgl_status tell_script(const train *t, sgl_status status)
-{
-    const char *before = json_string_value(json_object_get(t->meta, "script"));
-    if (status == SGL_OK || status == SGL_INTERRUPTED || status == SGL_OUT_OF_MEMORY || !before) return status;
-    char why[4096];
-    snprintf(why, sizeof why, "%s", sgl_error_message(t->vm));
-    int line = (int)strcspn(why, "\n"); /* what comes behind it are the calls of the script */
-    if (strcmp(last_name(before), last_name(t->script)) != 0)
-        return sgl_fail(t->vm, status, "%.*s; %s was made by the script %s, not by %s: resume it with that%s", line,
-                        why, t->from, before, t->script, why + line);
-    if (!has_changed(t)) return sgl_fail(t->vm, status, "%s", why);
-    return sgl_fail(t->vm, status, "%.*s; %s has changed since %s was made, which keeps the text of then%s", line, why,
-                    t->script, t->from, why + line);
-}
-
 static sgl_status begin(train *t)
 {
-    if (t->meta) {
-        sgl_status status = tell_script(t, sgl_checkpoint_load(t->session, t->from, 0));
-        if (status == SGL_OK && !t->o->quiet) printf("resumed %s\n", t->from);
+    if (t->kept.meta) {
+        sgl_status status =
+            command_kept_script(t->vm, &t->kept, t->script, t->job, sgl_checkpoint_load(t->session, t->kept.from, 0));
+        if (status == SGL_OK && !t->o->quiet) printf("resumed %s\n", t->kept.from);
         return status;
     }
     sgl_status status = initialise(t);
-    if (status == SGL_OK && t->o->init_from) status = load_parameters(t, t->o->init_from);
+    if (status == SGL_OK && t->o->init_from) status = command_parameters(t->session, t->vm, t->o->init_from);
     return status;
 }
 
@@ -298,7 +206,7 @@ static sgl_status feed_job(void *user, sgl_program *program, int64_t cursor, int
 /* That of the option, of the run that goes on, of the job. All 64 bits count, which a job's number cannot hold. */
 static sgl_status choose_seed(train *t)
 {
-    const json_t *kept = json_object_get(t->meta, "seed");
+    const json_t *kept = json_object_get(t->kept.meta, "seed");
     int64_t seed = t->o->seed >= 0 ? t->o->seed : json_integer_value(kept);
     sgl_status status = t->o->seed >= 0 || kept ? SGL_OK : job_integer(t, "seed", 0, &seed);
     t->config.seed = (uint64_t)seed;
@@ -427,7 +335,7 @@ static int run(train *t)
     if (status == SGL_OK) status = sgl_session_new(t->vm, t->o->device, &t->session);
     if (status == SGL_OK) status = command_join(&t->o->ranks, t->session);
     if (status == SGL_OK) status = find_start(t);
-    if (status == SGL_OK) status = tell_script(t, load(t));
+    if (status == SGL_OK) status = load(t);
     if (status == SGL_OK) status = prepare(t);
     if (status == SGL_OK)
         status = command_progress_begin(&t->progress, t->vm, t->session, &t->config,
@@ -533,6 +441,6 @@ int command_train(int argc, char **argv)
     code = run(&t);
     command_progress_close(&t.progress);
     sgl_close(t.vm);
-    json_decref(t.meta);
+    json_decref(t.kept.meta);
     return code;
 }

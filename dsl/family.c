@@ -2,7 +2,7 @@
  *
  * Comes in: a job, a session, a plan, "train" or "eval". Goes out: for a batch, or for a choice by its number, the program that
  * takes it: traced and frozen when it is first asked for, and kept. What the choices are, and which of them a batch needs, is
- * for stdlib/job.lua to say. Odd invariant: programs belong to the session, so a family frees its own list alone. */
+ * for stdlib/job to say. Odd invariant: programs belong to the session, so a family frees its own list alone. */
 #include <string.h>
 
 #include "dsl/job.h"

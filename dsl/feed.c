@@ -1,6 +1,6 @@
 /* feed.c -- the data of a job: token files that the script names, or batches that a Lua function makes.
  *
- * Comes in: what data_config and next_batch of stdlib/job.lua give. Goes out: an open sgl_tokens, or feeds filled with a
+ * Comes in: what data_config and next_batch of stdlib/job give. Goes out: an open sgl_tokens, or feeds filled with a
  * batch's numbers. Every feed that the program reads must be in a batch, with as many elements as the feed has, each fit for
  * its dtype and, where layers choose rows by it, for their number. Of a feed with a dim each row may be shorter: the rest of
  * it is padding.

@@ -1,6 +1,6 @@
 /* job.c -- the scripts part of sgl.h: load a script, ask its job for graphs, plan, data and numbers.
  *
- * Comes in: a script and settings. Goes out: what the job table says, by way of functions of stdlib/job.lua: trace_ and the
+ * Comes in: a script and settings. Goes out: what the job table says, by way of functions of stdlib/job: trace_ and the
  * name of a graph, plan_fields, data_config, number. Graphs belong to the job and are traced once.
  * Odd invariant: what is made of sgl.h objects inside Lua is handed out through a request on the C stack, so that an error
  * after it finds its owner still there. */

@@ -7,6 +7,7 @@
 
 local check = require "sgl.check"
 local core = require "sgl.core"
+local names_of = require "sgl.names"
 local ops = require "sgl.ops"
 local trace = require "sgl.trace"
 
@@ -19,14 +20,6 @@ Dim.__index = Dim
 
 local dim = {}
 local by_name = {}
-
--- The keys of a table in their order, so that nothing depends on that of pairs.
-local function sorted(by_key)
-  local keys = {}
-  for key in pairs(by_key) do keys[#keys + 1] = key end
-  table.sort(keys)
-  return keys
-end
 
 -- Of `--set dim.NAME=128,512`, in place of those of the script.
 local function of_setting(name)
@@ -73,7 +66,7 @@ end
 
 --- The names of all that the script has made.
 ---@return string[]
-function dim.names() return sorted(by_name) end
+function dim.names() return names_of.sorted(by_name) end
 
 ---@param value any
 ---@return boolean
@@ -109,7 +102,7 @@ function Dim:mask() return traced(self).mask end
 ---@return table<string, { dim: sgl.dim, rows: integer? }> by names of dims
 function dim.of_feeds(feeds, where)
   local found = {}
-  for _, name in ipairs(sorted(feeds)) do
+  for _, name in ipairs(names_of.sorted(feeds)) do
     local feed = feeds[name]
     for i, extent in ipairs(feed.dims) do
       if dim.is(extent) then
@@ -139,7 +132,7 @@ end
 ---@param extents table<string, integer>
 function dim.enter(found, extents)
   local entries = {}
-  for _, name in ipairs(sorted(found)) do
+  for _, name in ipairs(names_of.sorted(found)) do
     local one = found[name]
     local extent, rows = extents[name], one.rows
     local lengths = core.input("feed", "dim." .. name, "i64", { rows })
@@ -177,7 +170,7 @@ function dim.measure(found, feeds, batch, where)
   for name, feed in pairs(feeds) do
     if feed.dim and batch[name] ~= nil then padded[name] = feed end
   end
-  for _, name in ipairs(sorted(padded)) do
+  for _, name in ipairs(names_of.sorted(padded)) do
     local feed, along = feeds[name], feeds[name].dim.name
     local rows = found[along].rows
     local list = rows and batch[name] or { batch[name] }
@@ -227,6 +220,15 @@ function dim.choose(found, lengths)
   return extents
 end
 
+--- The extents of the dims where none are asked for: the largest.
+---@param found table what of_feeds gave
+---@return table<string, integer> extents
+function dim.largest(found)
+  local extents = {}
+  for name, one in pairs(found) do extents[name] = one.dim.largest end
+  return extents
+end
+
 --- "src=64,tgt=32"
 ---@param extents table<string, integer>
 ---@return string
@@ -242,7 +244,7 @@ end
 ---@return table<string, integer>[]
 function dim.choices(found)
   local list = { {} }
-  for _, name in ipairs(sorted(found)) do
+  for _, name in ipairs(names_of.sorted(found)) do
     local longer = {}
     for _, extents in ipairs(list) do
       for _, bucket in ipairs(found[name].dim.buckets) do

@@ -66,6 +66,16 @@ local elsewise = {
   binary_cross_entropy_with_logits = "of logits it is (y:softplus() - y * t):mean()",
 }
 
+--- The keys of a table in their order, so that nothing depends on that of pairs.
+---@param by_key table<string, any>
+---@return string[]
+function names.sorted(by_key)
+  local keys = {}
+  for key in pairs(by_key) do keys[#keys + 1] = key end
+  table.sort(keys)
+  return keys
+end
+
 --- The end of the message that there is no `name`.
 ---@param name any
 ---@param known string[] what there is, sorted; a short list is told whole where nothing is near

@@ -1,8 +1,9 @@
 /* gather.c -- rows by index: gather, and scatter_add, its transpose.
  *
  * In: a table or updates, and indices of any integer dtype; an index outside the table reads zeros and adds nothing.
- * Out: rows. Scatter gives each task a part of the result, rows or columns, and lets it go through all updates in order,
- * so that the sum in each row has one order; of narrow floats it is taken in float32 and rounded once. Odd invariant: a task of scatter_add touches nothing outside its part. */
+ * Out: rows. Scatter gives each task a part of the result, rows or columns, and lets it go through all updates in
+ * order, so that the sum in each row has one order; of narrow floats it is taken in float32 and rounded once. Odd
+ * invariant: a task of scatter_add touches nothing outside its part. */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"

@@ -1,11 +1,12 @@
 /* tile.h -- the plan by which the CPU runs a fused kernel: rows and columns cut into tasks and tiles, registers placed.
  *
  * tile_plan.c makes it from an sglexec_kernel, tile_place.c gives each register its memory, tile_run.c walks it, and
- * tile_path.c and tile_block.c move elements in and out through index maps. A register of a narrow float dtype holds float32
- * that each op rounds to the dtype (of i4: i8 that wraps), so that what is fused and what is stored between have the same bits. A register of form FULL exists one tile at a time (some 1,000
- * elements, near enough for the first cache), unless it must outlive a reduction of its row: then it is resident (whole
- * rows in scratch) or, where rows are too long for that, made again in each phase that needs it.
- * Odd invariant: what is read before it is overwritten in place is read by the same tile; see sglcpu_tile_direct. */
+ * tile_path.c and tile_block.c move elements in and out through index maps. A register of a narrow float dtype holds
+ * float32 that each op rounds to the dtype (of i4: i8 that wraps), so that what is fused and what is stored between
+ * have the same bits. A register of form FULL exists one tile at a time (some 1,000 elements, near enough for the first
+ * cache), unless it must outlive a reduction of its row: then it is resident (whole rows in scratch) or, where rows are
+ * too long for that, made again in each phase that needs it. Odd invariant: what is read before it is overwritten in
+ * place is read by the same tile; see sglcpu_tile_direct. */
 #ifndef SGLCPU_TILE_H
 #define SGLCPU_TILE_H
 

@@ -25,8 +25,6 @@ local activations = {
 return function(where, name)
   local activation = activations[name]
   if activation then return activation end
-  local names = {}
-  for known in pairs(activations) do names[#names + 1] = known end
-  table.sort(names)
+  local names = names_of.sorted(activations)
   core.error(("%s: there is no activation '%s'%s"):format(where, tostring(name), names_of.hint(name, names)))
 end

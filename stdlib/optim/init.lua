@@ -25,9 +25,7 @@ local where = {
 ---@class sgl.optim
 local optim = {}
 
-local names = {}
-for known in pairs(where) do names[#names + 1] = known end
-table.sort(names)
+local names = names_of.sorted(where)
 
 return setmetatable(optim, {
   names = names, -- for completion

@@ -200,6 +200,19 @@ local function check_word(field, value, list)
     list[#list], tostring(value), names_of.hint(tostring(value), list)))
 end
 
+-- What a plan says and its mesh makes nothing of: the run is right, and costs what one rank's does.
+local function warn_of_idle(plan, zero_given)
+  local function extent(axis) return plan.mesh[axis] or 1 end
+  if zero_given and plan.zero > 0 and extent "dp" > 1 and extent "fsdp" == 1 then
+    core.warn(("plan: zero = %d splits over fsdp, and the mesh has none: fsdp = %d in the place of dp = %d"):format(
+      plan.zero, extent "dp", extent "dp"))
+  end
+  if extent "pp" > 1 and (plan.schedule or "none") == "none" then
+    core.warn(("plan: pp = %d has no schedule, so each rank along pp computes the same; schedule = \"1f1b\" makes them "
+      .. "stages"):format(extent "pp"))
+  end
+end
+
 --- bf16, fp16: products in that dtype, parameters and sums in f32. fp16 scales the loss, first by `scale` (65536), by
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error. Ranks sum gradients in exchanges of at least
@@ -224,7 +237,8 @@ local function make(options)
   if plan.params ~= nil then layouts.check("params", plan.params) end
   if type(plan.activations) == "table" then layouts.check("activations", plan.activations) end
   if plan.compress ~= nil then plan.compress = codecs(plan.compress) end
-  plan.zero = plan.zero == nil and 3 or math.tointeger(tonumber(plan.zero))
+  local zero_given = plan.zero ~= nil
+  plan.zero = zero_given and math.tointeger(tonumber(plan.zero)) or not zero_given and 3
   if not plan.zero or plan.zero < 0 or plan.zero > 3 then core.error "plan: zero is a level from 0 to 3" end
   if plan.cut ~= nil then plan.cut = modules("cut", plan.cut) end
   for _, name in ipairs { "scale", "scale_growth_interval", "max_skips", "chunks" } do
@@ -234,6 +248,7 @@ local function make(options)
     local field, list = one[1], one[2]
     if plan[field] ~= nil then check_word(field, plan[field], list) end
   end
+  warn_of_idle(plan, zero_given)
   return setmetatable(plan, Plan)
 end
 

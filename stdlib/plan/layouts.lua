@@ -1,8 +1,8 @@
 --- Which dimension of each parameter is split over which axis of a mesh, as the core's field `layouts` says it.
 --- Comes in: a plan, a model's parameters. Goes out: a text "blocks.*.attn.wq tp:0, ...", "" where nothing is split.
 --- Over tp and ep a parameter is split as its layer says (nn.parameter { ..., tp = 0 }); over fsdp along the first
---- dimension that these leave, its states (zero = 1 or 2) or it too (zero = 3). `params` of the plan says otherwise by
---- pattern.
+--- dimension that these and `params` leave, its states (zero = 1 or 2) or it too (zero = 3). `params` of the plan says
+--- otherwise by pattern.
 
 local core = require "sgl.core"
 local names_of = require "sgl.names"
@@ -50,21 +50,28 @@ local function hint(axis)
   return function(parameter) return parameter[axis] end
 end
 
--- Over fsdp: the first dimension that no layer has given to another axis of this mesh.
-local function shard_dim(mesh)
+-- Over fsdp: the first dimension that neither `params` nor a layer has given to another axis of this mesh: two axes
+-- along one cost an exchange of the whole gradient.
+local function shard_dim(mesh, params)
+  local patterns = names_of.sorted(params)
   return function(parameter)
+    local taken = {}
+    for _, axis in ipairs(layouts.axes) do
+      local dim = parameter[axis]
+      for _, pattern in ipairs(patterns) do
+        if params[pattern][axis] ~= nil and fits(pattern, parameter.path) then dim = params[pattern][axis] end
+      end
+      if dim and axis ~= "fsdp" and (mesh[axis] or 1) > 1 then taken[math.tointeger(dim)] = true end
+    end
     for dim = 0, #parameter.dims - 1 do
-      local taken = (mesh.tp or 1) > 1 and parameter.tp == dim or (mesh.ep or 1) > 1 and parameter.ep == dim
-      if not taken then return dim end
+      if not taken[dim] then return dim end
     end
   end
 end
 
 local function own_entries(params)
-  local patterns, entries = {}, {}
-  for pattern in pairs(params) do patterns[#patterns + 1] = pattern end
-  table.sort(patterns)
-  for _, pattern in ipairs(patterns) do
+  local entries = {}
+  for _, pattern in ipairs(names_of.sorted(params)) do
     local splits = {}
     for axis, dim in pairs(params[pattern]) do
       splits[#splits + 1] = ("%s:%s"):format(axis, dim == false and "-" or math.tointeger(dim))
@@ -120,7 +127,7 @@ function layouts.text(plan, parameters)
   end
   if (mesh.fsdp or 1) > 1 and plan.zero > 0 then
     local form = plan.zero == 3 and "%s fsdp:%d" or "states %s fsdp:%d"
-    add(collect(parameters, shard_dim(mesh), form))
+    add(collect(parameters, shard_dim(mesh, plan.params or {}), form))
   end
   if plan.params then add(own_entries(plan.params)) end
   return table.concat(entries, ", ")

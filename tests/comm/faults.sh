@@ -50,3 +50,20 @@ for signal in KILL TERM; do
     wait "$launcher" 2>/dev/null || true
     nobody_left "SIG$signal at the launcher"
 done
+
+# A rank that stops before it has joined is waited for no longer than the timeout, too.
+for _ in 1 2 3; do
+    timeout -k 5 60 "$own" launch 3 2 steps none 9 >out 2>err </dev/null &
+    launcher=$!
+    for _ in $(seq 1 400); do
+        [ "$(pgrep -c -f "^$own 2 steps")" -eq 3 ] && break
+        sleep 0.01
+    done
+    kill -STOP "$(pgrep -f "^$own 2 steps" | tail -n 1)"
+    since=$(date +%s)
+    status=0
+    wait "$launcher" || status=$?
+    [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$(($(date +%s) - since))" -le 20 ] || fail "a rank that stopped: status $status"
+    grep -q '(timeout 2 s)\|than 2 s (timeout)' err || fail "nobody says that a rank stopped"
+    nobody_left "a rank that stopped while it joined"
+done

@@ -1,10 +1,11 @@
 /* ranks.c -- one rank of a job under mpirun: what the tests of the transport run, and how they make it fail.
  *
- * In: TIMEOUT_S WORK [ARGUMENT...]. Out: status 0; or 1 after "sgl: MESSAGE" on stderr of the rank that tells it, and a line
- * "rank R failed after S s" on stdout of each; 2 for wrong numbers. Work: `kinds` (each kind, dtype, uneven counts), `storm
- * SEED STEPS`, `steps FAULT RANK` (50 ms of work, an exchange, and so on; at step 5 that rank is killed, stops, sleeps, calls
- * another exchange, says that it fails, or ends), `busy SECONDS`, `large`, `hold` (until SIGTERM, as a command is stopped),
- * `twice`; and `launch N` in place of TIMEOUT_S and WORK becomes N ranks of what follows. Odd invariant: a failed rank goes through close to its end, as a command does: it calls no _exit. */
+ * In: TIMEOUT_S WORK [ARGUMENT...]. Out: status 0; or 1 after "sgl: MESSAGE" on stderr of the rank that tells it, and a
+ * line "rank R failed after S s" on stdout of each; 2 for wrong numbers. Work: `kinds` (each kind, dtype, uneven
+ * counts), `storm SEED STEPS`, `steps FAULT RANK` (50 ms of work, an exchange, and so on; at step 5 that rank is
+ * killed, stops, sleeps, calls another exchange, says that it fails, or ends), `busy SECONDS`, `large`, `hold` (until
+ * SIGTERM, as a command is stopped), `twice`; and `launch N` in place of TIMEOUT_S and WORK becomes N ranks of what
+ * follows. Odd invariant: a failed rank goes through close to its end, as a command does: it calls no _exit. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -52,7 +52,8 @@ export PATH="$SCRATCH/bin:$PATH" SLURM_JOB_NAME=sgl SLURM_NTASKS=2 SLURM_CPUS_PE
 timeout -k 5 120 sh "$BATCH" "$LLAMA" $TINY --data text --steps 6 --stop-at 3 >out 2>err </dev/null || fail "the batch script failed"
 says out 'saved sgl.run/step-00000003'
 # shellcheck disable=SC2086
-timeout -k 5 120 sh "$BATCH" "$LLAMA" $TINY --data text --steps 6 >out 2>err </dev/null || fail "it does not go on"
+MESH=fsdp=2 timeout -k 5 120 sh "$BATCH" "$LLAMA" $TINY --data text --steps 6 >out 2>err </dev/null || fail "it does not go on"
+[ -f sgl.run/step-00000006/states.rank-00001.safetensors ] || fail "the mesh is another one than was asked for"
 says out 'resumed sgl.run/step-00000003' 'saved sgl.run/step-00000006'
 [ "$(grep -c '^resumed' out)" -eq 1 ] && [ "$(grep -c step_ms sgl.run.log)" -eq 6 ] || fail "more than one rank tells it"
 

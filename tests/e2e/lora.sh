@@ -71,3 +71,10 @@ bad '{ rank = 2, match = "*norm*" }' 'lora: nothing that match names has two dim
 bad '{ match = "*" }' 'lora: rank must be an integer'
 bad '{ rank = 2, match = {} }' 'lora: nothing that match names'
 bad '{ rank = 2, match = "*" }) sgl.lora(model, { rank = 2, match = "*" }' 'has an adapter already'
+
+# A plan that splits parameters splits adapters: a pattern may name these alone.
+if command -v mpirun >/dev/null && "$SGL" doctor | grep -q 'libsgl_mpi.so$'; then
+    export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's plugins are loaded and unloaded with what they hold
+    # shellcheck disable=SC2086
+    run 0 train "$LORA" $TINY --data text.txt --out parted --steps 2 --nproc 2 --mesh fsdp=2
+fi

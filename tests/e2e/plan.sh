@@ -29,7 +29,7 @@ for ranks in 2 4; do
 done
 
 plan --mesh dp=4 --rank 3
-says out 'rank 3 of 4' 'mesh dp=4 (here 3)' 'i32[1,16] of i32[4,16], from [3,0] on' 'all_reduce       over dp'
+says out 'rank 3 of 4' 'mesh dp=4 (here 3)' 'i32[1,16] of i32[4,16], from [3,0] on' 'all_reduce           over dp'
 plan --mesh dp=2,tp=2 --rank 2
 says out 'mesh dp=2 (here 1), tp=2 (here 0)' 'from [2,0] on'
 # Rows that do not come out even: the first ranks have one more.
@@ -95,6 +95,27 @@ run 1 plan recipe.lua
 says err "no mesh axis 'pt'" 'there are dp, fsdp, tp'
 recipe 'params = { weight = { tp = false } }, mesh = { tp = 2 }'
 run 0 plan recipe.lua
+# Over fsdp goes what another axis has left, whoever says so: along one dimension two axes would send more.
+recipe 'params = { weight = { tp = 1 } }, mesh = { fsdp = 2, tp = 2 }'
+run 0 plan recipe.lua
+says out 'f32[2,2]{fsdp:0,tp:1}'
+recipe 'params = { weight = { tp = 0 } }, mesh = { fsdp = 2, tp = 2 }'
+run 0 plan recipe.lua
+says out 'f32[2,2]{fsdp:1,tp:0}'
+recipe 'params = { weight = { tp = false } }, mesh = { fsdp = 2, tp = 2 }'
+run 0 plan recipe.lua
+says out 'f32[2,4]{fsdp:0}'
+# What splits nothing is said.
+run 0 plan "$LLAMA" --mesh dp=4 --set plan.zero=1
+says err 'llama.lua:44: plan: zero = 1 splits over fsdp' 'fsdp = 4 in the place of dp = 4'
+run 0 plan "$LLAMA" --mesh pp=2
+says err 'plan: pp = 2 has no schedule'
+for mesh in dp=1 dp=2,fsdp=2; do
+    run 0 plan "$LLAMA" --mesh $mesh --set plan.zero=1
+    [ ! -s err ] || fail "it warns of $mesh"
+done
+run 0 plan "$LLAMA" --mesh dp=2,pp=2 --set plan.schedule=1f1b
+[ ! -s err ] || fail "it warns of stages"
 
 # Stages of a pipeline: every schedule comes to its end on paper; one of more chunks hands over more often.
 FOUR="--mesh pp=2 --set layers=4 --set plan.micro=4 --rank 0"
@@ -272,3 +293,8 @@ says err 'is none of tflops=N'
 run 0 plan "$LLAMA" --mesh pp=2,ep=5 --rank 7 --set dim=48 --set heads=6 --set seq=7 --set layers=3 --set batch=24 --set kv_heads=1 \
     --set ffn=24 --set plan.schedule=zero-bubble
 says out 'all 10 ranks come to the end of a step, on paper'
+
+# So where parts of three kinds are uneven, and within loops over micro-batches.
+run 0 plan "$ROOT/examples/moe.lua" --mesh pp=3,fsdp=2,cp=3 --rank 8 --set dim=48 --set heads=6 --set seq=7 --set layers=2 --set batch=7 \
+    --set kv_heads=6 --set ffn=17 --set experts=4 --set plan.schedule=gpipe --set plan.zero=1
+says out 'all 18 ranks come to the end of a step, on paper'

@@ -78,6 +78,33 @@ says err '--nproc 3, but the launcher that started this has made 2 ranks'
 launched train "$LLAMA" --stpes 3
 [ "$status" -eq 2 ] && [ "$(grep -c '^sgl' err)" -eq 1 ] || fail "the usage is told more than once"
 
+# mpirun kills whoever is left as soon as two ranks have failed: those that print nothing end well after the one that does.
+told_first() { # CODE ARGUMENT...: of 4 ranks; when each ended is in ended.RANK, and what it said in said.RANK
+    code=$1
+    shift
+    rm -f ended.* said.*
+    status=0
+    # shellcheck disable=SC2016,SC2086
+    timeout -k 5 60 mpirun -q $as_root --oversubscribe --bind-to none -n 4 sh -c '
+        trap "" TERM
+        status=0
+        "$@" 2>"said.$OMPI_COMM_WORLD_RANK" || status=$?
+        date +%s%3N >"ended.$OMPI_COMM_WORLD_RANK"
+        exit $status' ranks "$SGL" "$@" >out 2>err </dev/null || status=$?
+    [ "$status" -eq "$code" ] || fail "status $status, not $code"
+    cat said.* >err
+    [ "$(grep -c '^sgl' err)" -eq 1 ] || fail "it is told $(grep -c '^sgl' err) times"
+    teller=$(grep -l '^sgl' said.*)
+    teller=${teller#said.}
+    for rank in 0 1 2 3; do
+        [ "$rank" -ne "$teller" ] && [ -s "ended.$rank" ] || continue
+        [ $(($(cat "ended.$rank") - $(cat "ended.$teller"))) -ge 300 ] || fail "rank $rank ended beside rank $teller"
+    done
+}
+echo 'error("no model")' >failing.lua
+told_first 1 train failing.lua --mesh dp=4
+told_first 2 train "$LLAMA" --stpes 3
+
 # ---- the same curve -----------------------------------------------------------------------------------------------------
 
 # near A B: the same steps, and losses within 1e-9 of each other, relative.

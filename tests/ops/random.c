@@ -1,8 +1,9 @@
 /* random.c -- random programs of many seeds on many cores: `random FIRST LAST [JOBS]`, for scripts/nightly and other machines.
  *
- * Linked with archives, so that it runs where neither Lua nor the other libraries are installed (only glibc). In: seeds.
- * Out: what fails, as random_seeds.h says, what was drawn (random_cover.h), and one closing line; the status is 1 when any seed failed. Each job is a process
- * of its own and takes every JOBS-th seed: a crash costs the rest of its seeds, and is told. */
+ * Linked with archives, so that it runs where neither Lua nor the other libraries are installed (only glibc). In:
+ * seeds. Out: what fails, as random_seeds.h says, what was drawn (random_cover.h), and one closing line; the status is
+ * 1 when any seed failed. Each job is a process of its own and takes every JOBS-th seed: a crash costs the rest of its
+ * seeds, and is told. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

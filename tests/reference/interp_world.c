@@ -281,7 +281,7 @@ bool interp_mesh(const interp_call *call)
     if (r == NULL) return false;
     if (op == SGLIR_OP_SEND) return send(r, call);
     if (op == SGLIR_OP_RECEIVE) return receive(r, call);
-    if (sglir_ops[op].flags & SGLIR_EXCHANGE) return exchange(r, call);
+    if (sglir_is_exchange(op)) return exchange(r, call);
     if (op != SGLIR_OP_COORDINATE && op != SGLIR_OP_SHARE) return false;
     int64_t at = sglplan_mesh_coordinate(r->world->plan, r->rank).at[interp_int(call, "axis")];
     interp_set(&call->results[0], 0, op == SGLIR_OP_SHARE ? at == 0 : (double)at);

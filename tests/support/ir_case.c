@@ -60,6 +60,20 @@ static bool same_graph(const sglir_graph *a, const sglir_graph *b, const char *t
            fail(message, "print(parse(print(g))) differs from print(g):\n%s\n%s", text, again);
 }
 
+void ir_case_show(sglcore_env *env, const sglir_graph *g)
+{
+    sglcore_text text = ir_case_print(env, g);
+    fprintf(stderr, "%s\n", text.data);
+    sglcore_text_free(env, &text);
+}
+
+int ir_case_count(const sglir_graph *g, sglir_op op)
+{
+    int count = 0;
+    for (int64_t n = 0; n < g->nodes.count; n++) count += g->nodes.data[n].op == op;
+    return count;
+}
+
 bool ir_case_round_trip(sglcore_env *env, const sglir_graph *g, ir_message *message)
 {
     sglcore_text text = ir_case_print(env, g);

@@ -17,6 +17,10 @@ typedef struct ir_message {
 sglir_graph *ir_case_parse(sglcore_env *env, const char *name, const char *text, ir_message *message);
 /* The graph's text, freed with sglcore_text_free; "" when it cannot be printed. */
 sglcore_text ir_case_print(sglcore_env *env, const sglir_graph *g);
+/* The same to stderr: it is longer than cmocka prints. */
+void ir_case_show(sglcore_env *env, const sglir_graph *g);
+/* Nodes of the op, in all regions. */
+int ir_case_count(const sglir_graph *g, sglir_op op);
 /* parse(print(g)) has both hashes of g, and prints the same again. */
 bool ir_case_round_trip(sglcore_env *env, const sglir_graph *g, ir_message *message);
 

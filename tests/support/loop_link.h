@@ -20,5 +20,6 @@ void loop_freeze(int rank);
 void loop_fail_at(int64_t n);
 /* Bytes that were sent on channels of groups since loop_world. */
 int64_t loop_bytes_sent(void);
+int64_t loop_values_sent(void); /* of these the values', without notes */
 
 #endif

@@ -1,4 +1,5 @@
-/* random_seeds.h -- the check of one seed, or of a program that failed once, for the suite (tests/ops/test_random.c) and for long runs (tests/ops/random.c). */
+/* random_seeds.h -- the check of one seed, or of a program that failed once, for the suite (tests/ops/test_random.c)
+ * and for long runs (tests/ops/random.c). */
 #ifndef RANDOM_SEEDS_H
 #define RANDOM_SEEDS_H
 

@@ -116,20 +116,20 @@ static inline const char *session_layout_text(const session_layout *l, char text
     return text;
 }
 
-/* text: a graph. compress: a plan's, or "". */
+/* text: a graph. more: another field of the plan, NULL: none. */
 static inline sgl_status session_rank_freeze(session_rank *r, const char *text, const session_layout *l,
-                                             const char *compress, sgl_program **program)
+                                             const sgl_attr *more, sgl_program **program)
 {
     const sgl_attr fields[] = { { .name = "mesh.dp", .kind = SGL_ATTR_INT, .i = l->dp },
                                 { .name = "mesh.fsdp", .kind = SGL_ATTR_INT, .i = l->fsdp },
                                 { .name = "mesh.tp", .kind = SGL_ATTR_INT, .i = l->tp },
-                                { .name = "layouts", .kind = SGL_ATTR_STRING, .s = l->layouts },
-                                { .name = "compress", .kind = SGL_ATTR_STRING, .s = compress } };
+                                { .name = "layouts", .kind = SGL_ATTR_STRING, .s = l->layouts } };
     sglir_graph *ir;
     sgl_graph *graph;
     sgl_plan *plan;
     SGLCORE_TRY(sgl_plan_new(r->vm, &plan));
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) SGLCORE_TRY(sgl_plan_set(plan, &fields[i]));
+    if (more) SGLCORE_TRY(sgl_plan_set(plan, more));
     SGLCORE_TRY(sglir_parse(&r->vm->env, "graph", text, strlen(text), &ir));
     SGLCORE_TRY(sglsession_graph_take(r->vm, ir, &graph));
     return sgl_freeze(r->session, graph, plan, program);

@@ -201,3 +201,14 @@ sgl_status transformer_graph(sglcore_env *env, const transformer_sizes *sizes, s
     }
     return status;
 }
+
+int64_t transformer_parameter_bytes(const sglir_graph *graph)
+{
+    int64_t bytes = 0;
+    for (int64_t n = 0; n < graph->nodes.count; n++) {
+        const sglir_node *node = &graph->nodes.data[n];
+        if (node->op == SGLIR_OP_INPUT && sglir_attr_int(graph, node, "role") == SGL_PARAMETER)
+            bytes += sglir_bytes(sglir_type_of(graph, node->out_first));
+    }
+    return bytes;
+}

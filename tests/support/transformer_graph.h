@@ -14,6 +14,12 @@ typedef struct transformer_sizes {
     sgl_dtype dtype;  /* F64 is 0: that of a zeroed struct */
 } transformer_sizes;
 
+/* Heads, hidden units and the vocabulary over tp, as a plan's layouts say it. */
+#define TRANSFORMER_TENSOR                                                                                             \
+    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
+    "blocks.*.w2 tp:1, embed tp:0"
+
 sgl_status transformer_graph(sglcore_env *env, const transformer_sizes *sizes, sglir_graph **graph);
+int64_t transformer_parameter_bytes(const sglir_graph *graph);
 
 #endif

@@ -74,7 +74,7 @@ static bool make_rank(world_check *c, int64_t rank, ir_message *message)
     c->graphs[rank] = made;
     if (!made || !c->then) return made != NULL;
     sgl_status status = sglpass_run_list(&context, c->then, made, NULL, &c->graphs[rank]);
-    if (status == SGL_OK) status = sglir_verify(c->graphs[rank], SGLIR_PER_RANK);
+    if (status == SGL_OK) status = sglir_verify(c->graphs[rank], c->stage == SGLIR_LOGICAL ? SGLIR_PER_RANK : c->stage);
     sglir_graph_free(made);
     return status == SGL_OK || say(message, rank, c->env->message);
 }

@@ -18,6 +18,7 @@ typedef struct world_check {
     const sglplan *plan;
     const char *until;   /* the pass after which ranks run: "shard", "micro", "stages" */
     const sglpass *then; /* a list of passes that follow; NULL: none */
+    sglir_stage stage;   /* of what they make; 0, which is LOGICAL: PER_RANK */
     ir_tolerance tolerance;
     sglir_graph *graphs[INTERP_MOST_RANKS]; /* by rank; NULL: it was not made */
 } world_check;

@@ -80,7 +80,8 @@ static const sglexec_comm_ops *counting_ops(void)
 static sgl_status body_of_job(session_rank *r)
 {
     r->vm->env.io = unsynced_io();
-    SGLCORE_TRY(session_rank_freeze(r, text, job_of(r)->layout, job_of(r)->compress, &r->program));
+    const sgl_attr compress = { .name = "compress", .kind = SGL_ATTR_STRING, .s = job_of(r)->compress };
+    SGLCORE_TRY(session_rank_freeze(r, text, job_of(r)->layout, &compress, &r->program));
     return job_of(r)->body(r);
 }
 

@@ -12,10 +12,6 @@
 
 enum { MOST = 12 };
 
-#define TENSOR                                                                                                         \
-    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
-    "blocks.*.w2 tp:1, embed tp:0"
-
 typedef struct mesh_case {
     const char *name;
     int64_t dp, fsdp, tp;
@@ -26,11 +22,15 @@ typedef struct mesh_case {
 } mesh_case;
 
 static const mesh_case cases[] = {
-    { "dp=1", 1, 1, 1, "", 1, false, 0 },          { "dp=2", 2, 1, 1, "", 2, false, 0 },
-    { "dp=6", 6, 1, 1, "", 2, false, 0 },          { "dp=8 of 12 rows", 8, 1, 1, "", 4, true, 0 },
-    { "dp=3,tp=2", 3, 1, 2, TENSOR, 6, true, 0 }, /* 11 words on 2 ranks */
-    { "dp=4,tp=3", 4, 1, 3, TENSOR, 12, true, 0 }, { "fsdp=5 and all parts of 4", 1, 5, 1, "* fsdp:0", 5, true, 0 },
-    { "pp=2,dp=3", 3, 1, 1, "", 4, true, 2 },      { "pp=2,dp=2,tp=2", 2, 1, 2, TENSOR, 8, true, 2 },
+    { "dp=1", 1, 1, 1, "", 1, false, 0 },
+    { "dp=2", 2, 1, 1, "", 2, false, 0 },
+    { "dp=6", 6, 1, 1, "", 2, false, 0 },
+    { "dp=8 of 12 rows", 8, 1, 1, "", 4, true, 0 },
+    { "dp=3,tp=2", 3, 1, 2, TRANSFORMER_TENSOR, 6, true, 0 }, /* 11 words on 2 ranks */
+    { "dp=4,tp=3", 4, 1, 3, TRANSFORMER_TENSOR, 12, true, 0 },
+    { "fsdp=5 and all parts of 4", 1, 5, 1, "* fsdp:0", 5, true, 0 },
+    { "pp=2,dp=3", 3, 1, 1, "", 4, true, 2 },
+    { "pp=2,dp=2,tp=2", 2, 1, 2, TRANSFORMER_TENSOR, 8, true, 2 },
 };
 
 static sgl_graph *make_graph(sgl_vm *vm)

@@ -28,13 +28,6 @@ static sglir_graph *cut(sglcore_env *env, const sglir_graph *g, int64_t micro)
     return made;
 }
 
-static int count_op(const sglir_graph *g, sglir_op op)
-{
-    int count = 0;
-    for (int64_t n = 0; n < g->nodes.count; n++) count += g->nodes.data[n].op == op;
-    return count;
-}
-
 /* ---- random graphs ---------------------------------------------------------------------------------------------- */
 
 static void test_random_graphs(void **state)
@@ -54,7 +47,7 @@ static void test_random_graphs(void **state)
             sglcore_text_free(&env, &text);
             fail_msg("seed %d: %s", (int)seed, message.text);
         }
-        loops += count_op(parts, SGLIR_OP_SCAN) - count_op(whole, SGLIR_OP_SCAN);
+        loops += ir_case_count(parts, SGLIR_OP_SCAN) - ir_case_count(whole, SGLIR_OP_SCAN);
         sglir_graph_free(g);
         sglir_graph_free(whole);
         sglir_graph_free(parts);
@@ -90,10 +83,10 @@ static void test_any_number_of_parts(void **state)
         if (!ir_case_same_meaning(whole, parts, 3, (ir_tolerance){ 1e-11, 1e-13 }, &message))
             fail_msg("micro %d: %s", (int)micro, message.text);
         /* One loop for the count, one for the rest, in which every product stands as often as in the whole. */
-        assert_int_equal(count_op(parts, SGLIR_OP_SCAN), 2);
-        assert_int_equal(count_op(parts, SGLIR_OP_ATTENTION), 2);
-        assert_int_equal(count_op(parts, SGLIR_OP_DOT), count_op(whole, SGLIR_OP_DOT));
-        assert_int_equal(count_op(parts, SGLIR_OP_LINEAR), count_op(whole, SGLIR_OP_LINEAR));
+        assert_int_equal(ir_case_count(parts, SGLIR_OP_SCAN), 2);
+        assert_int_equal(ir_case_count(parts, SGLIR_OP_ATTENTION), 2);
+        assert_int_equal(ir_case_count(parts, SGLIR_OP_DOT), ir_case_count(whole, SGLIR_OP_DOT));
+        assert_int_equal(ir_case_count(parts, SGLIR_OP_LINEAR), ir_case_count(whole, SGLIR_OP_LINEAR));
         assert_true(sglplan_cost_graph(parts).flops < 1.1 * flops);
         sglir_graph_free(parts);
     }
@@ -177,7 +170,7 @@ static void test_coupled_batches(void **state)
     parts = cut(&env, g, 2);
     ir_message message;
     if (!ir_case_same_meaning(g, parts, 1, (ir_tolerance){ 1e-12, 0 }, &message)) fail_msg("%s", message.text);
-    assert_int_equal(count_op(parts, SGLIR_OP_SCAN), 6);
+    assert_int_equal(ir_case_count(parts, SGLIR_OP_SCAN), 6);
     sglir_graph_free(parts);
     sglir_graph_free(g);
     parts = NULL;

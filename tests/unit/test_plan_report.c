@@ -124,7 +124,7 @@ static void test_text(void **state)
         "plan of program \"step\", rank 7 of 8\n",
         "mesh dp=4 (here 3), tp=2 (here 1)\n",
         "f32[1,4] of f32[6,4], from [5,0] on\n",
-        "all_reduce       over dp              4 ranks        2 times                   30\n",
+        "all_reduce           over dp                4 ranks        2 times                   30\n",
     };
     planned p;
     kept_text text = { 0 };

@@ -7,12 +7,7 @@
 #include <stdio.h>
 
 #include "core/broken.h"
-#include "tests/support/transformer_graph.h"
-#include "tests/support/world_check.h"
-
-#define TENSOR                                                                                                         \
-    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
-    "blocks.*.w2 tp:1, embed tp:0"
+#include "tests/support/transformer_whole.h"
 
 typedef struct broken_case {
     sglcore_break broken;
@@ -23,16 +18,21 @@ typedef struct broken_case {
 } broken_case;
 
 static const broken_case cases[] = {
-    { SGLCORE_BREAK_SUM_ONCE, "tp=2", { [SGLIR_AXIS_TP] = 2 }, TENSOR, "shard", "loss" },
-    { SGLCORE_BREAK_SUM_ONCE, "fsdp=2,tp=2", { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 }, TENSOR, "shard", "loss" },
+    { SGLCORE_BREAK_SUM_ONCE, "tp=2", { [SGLIR_AXIS_TP] = 2 }, TRANSFORMER_TENSOR, "shard", "loss" },
+    { SGLCORE_BREAK_SUM_ONCE,
+      "fsdp=2,tp=2",
+      { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
+      TRANSFORMER_TENSOR,
+      "shard",
+      "loss" },
     { SGLCORE_BREAK_SUM_PAID, "dp=2", { [SGLIR_AXIS_DP] = 2 }, "", "shard", "owes a sum" },
     { SGLCORE_BREAK_SUM_PAID, "cp=2", { [SGLIR_AXIS_CP] = 2 }, "", "shard", "owes a sum" },
     { SGLCORE_BREAK_CLIP_GLOBAL, "zero 3", { [SGLIR_AXIS_FSDP] = 2 }, "* fsdp:0", "shard", "grad_norm" },
-    { SGLCORE_BREAK_CLIP_GLOBAL, "tp=2", { [SGLIR_AXIS_TP] = 2 }, TENSOR, "shard", "grad_norm" },
+    { SGLCORE_BREAK_CLIP_GLOBAL, "tp=2", { [SGLIR_AXIS_TP] = 2 }, TRANSFORMER_TENSOR, "shard", "grad_norm" },
     { SGLCORE_BREAK_CLIP_GLOBAL, "pp=2", { [SGLIR_AXIS_PP] = 2, [SGLIR_AXIS_MICRO] = 2 }, "", "stages", "grad_norm" },
     { SGLCORE_BREAK_MASK_SLICE, "dp=2", { [SGLIR_AXIS_DP] = 2 }, "", "shard", "loss" },
     { SGLCORE_BREAK_MASK_SLICE, "dp=2, micro", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_MICRO] = 2 }, "", "micro", "loss" },
-    { SGLCORE_BREAK_KV_SUMMED, "tp=4", { [SGLIR_AXIS_TP] = 4 }, TENSOR, "shard", "grad_norm" },
+    { SGLCORE_BREAK_KV_SUMMED, "tp=4", { [SGLIR_AXIS_TP] = 4 }, TRANSFORMER_TENSOR, "shard", "grad_norm" },
     { SGLCORE_BREAK_TIED_SUMMED, "dp=2", { [SGLIR_AXIS_DP] = 2 }, "", "shard", "grad_norm" },
     { SGLCORE_BREAK_TIED_SUMMED, "pp=2", { [SGLIR_AXIS_PP] = 2, [SGLIR_AXIS_MICRO] = 2 }, "", "stages", "grad_norm" },
     { SGLCORE_BREAK_STAGES_SUMMED, "pp=2", { [SGLIR_AXIS_PP] = 2, [SGLIR_AXIS_MICRO] = 2 }, "", "stages", "grad_norm" },
@@ -92,22 +92,15 @@ static void check_case(sglcore_env *env, const sglir_graph *g, const interp *who
 static void test_transformer(void **state)
 {
     (void)state;
-    sglcore_env env;
-    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    sglir_graph *g;
-    interp whole = { 0 };
-    ir_message message;
+    transformer_whole w;
     bool seen[SGLCORE_BREAK_COUNT] = { [SGLCORE_BREAK_DIVIDE_ONCE] = true }; /* below */
-    assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
-    if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
+    transformer_whole_open(&w, &sizes);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        check_case(&env, g, &whole, &cases[i]);
+        check_case(&w.env, w.g, &w.results, &cases[i]);
         seen[cases[i].broken] = true;
     }
     for (int i = 1; i < SGLCORE_BREAK_COUNT; i++) assert_true(seen[i]);
-    interp_free(&whole);
-    sglir_graph_free(g);
-    assert_int_equal(env.bytes_in_use, 0);
+    transformer_whole_close(&w);
 }
 
 static void test_mean(void **state)

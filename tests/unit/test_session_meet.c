@@ -109,7 +109,7 @@ static const struct {
     { "one message",
       FEED("f32, dims=[4]") "  %1 = send(%0) {axis=0, to=1, number=3}\n",
       FEED("f32, dims=[4]") "  %1 = neg(%0)\n",
-      { "the exchanges of this plan would never end: rank 0 waits in send",
+      { "plan: the exchanges of this plan would never end: rank 0 waits in send",
         "for rank 1, which ends its step without it", "nothing was started" } },
 };
 enum { OTHERS = sizeof others / sizeof others[0] };

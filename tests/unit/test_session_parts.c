@@ -44,7 +44,7 @@ static const job *job_of(const session_rank *r) { return r->all->job; }
 static sgl_status body_of_job(session_rank *r)
 {
     r->vm->env.io = unsynced_io();
-    SGLCORE_TRY(session_rank_freeze(r, text, job_of(r)->layout, "", &r->program));
+    SGLCORE_TRY(session_rank_freeze(r, text, job_of(r)->layout, NULL, &r->program));
     return job_of(r)->body(r);
 }
 
@@ -167,9 +167,9 @@ static sgl_status freeze_others(session_rank *r)
                                 moved = { 2, 1, 2, "w tp:0" };
     const session_layout *others[] = { &swapped, &none, &moved };
     sgl_program *program;
-    SGLCORE_TRY(session_rank_freeze(r, text, &same, "", &program));
+    SGLCORE_TRY(session_rank_freeze(r, text, &same, NULL, &program));
     for (int i = 0; i < 3; i++) {
-        if (session_rank_freeze(r, text, others[i], "", &program) != SGL_TYPE)
+        if (session_rank_freeze(r, text, others[i], NULL, &program) != SGL_TYPE)
             return differs(r, "plan", i, 0, SGL_TYPE);
         if (!strstr(sgl_error_message(r->vm), "w: the plan of program \"train\" has it ") ||
             !strstr(sgl_error_message(r->vm), "has it split along dimension 1 over tp=2"))
@@ -183,7 +183,7 @@ static sgl_status freeze_crossed(session_rank *r)
 {
     static const session_layout crossed = { 1, 2, 2, "w fsdp:1" };
     sgl_program *program;
-    if (session_rank_freeze(r, text, &crossed, "", &program) != SGL_TYPE) return differs(r, "plan", 0, 0, SGL_TYPE);
+    if (session_rank_freeze(r, text, &crossed, NULL, &program) != SGL_TYPE) return differs(r, "plan", 0, 0, SGL_TYPE);
     return strstr(sgl_error_message(r->vm), "in the same parts") ? SGL_OK : SGL_INTERNAL;
 }
 
@@ -206,7 +206,7 @@ static void test_alone(void **state)
     for (int device = 0; device < 2; device++) {
         must(sgl_session_new(r.vm, device ? "cpu" : "null", &r.session));
         must(sgl_session_plan_rank(r.session, 1));
-        must(session_rank_freeze(&r, text, &l, "", &r.program));
+        must(session_rank_freeze(&r, text, &l, NULL, &r.program));
         must(write_numbers(&r));
         assert_int_equal(sgl_state_read(r.session, "w", w, sizeof w), device ? SGL_WRONG_STATE : SGL_OK);
         assert_int_equal(sgl_state_read(r.session, "w", w, 12), SGL_INVALID_ARGUMENT);

@@ -21,6 +21,7 @@ typedef struct doubling {
     sgl_status fail_as;
     int64_t evaluated;
     int values;
+    sgl_program *other; /* of the batch of step 3 */
 } doubling;
 
 static sgl_program *freeze_doubling(doubling *d, const char *name, bool learns)
@@ -126,6 +127,31 @@ static void test_failures_around_steps(void **state)
     d.fail_as = SGL_IO;
     assert_int_equal(sgl_train(d.session, &d.config), SGL_IO);
     assert_true(access("nothing/step-00000000", F_OK) != 0);
+    close_vm(d.vm, &d.heap);
+}
+
+static sgl_status pick_other(void *user, int64_t cursor, int is_eval, sgl_bucket *bucket)
+{
+    doubling *d = user;
+    (void)is_eval;
+    bucket->program = cursor == 2 ? d->other : d->config.train;
+    return SGL_OK;
+}
+
+/* What a step tells is of the same names in the programs of all buckets. */
+static void test_buckets_that_fetch_other_things(void **state)
+{
+    (void)state;
+    doubling d;
+    open_doubling(&d, "cpu", NULL);
+    d.other = freeze_doubling(&d, "other", false);
+    d.config.pick = pick_other;
+    assert_int_equal(sgl_train(d.session, &d.config), SGL_INVALID_ARGUMENT);
+    assert_string_equal(
+        sgl_error_message(d.vm),
+        "sgl_train: a program that pick gave does not fetch 'loss' where the others do; programs of all "
+        "buckets come of one script");
+    assert_true(value_of(&d) == 4);
     close_vm(d.vm, &d.heap);
 }
 
@@ -352,6 +378,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_failures_around_steps),
+        cmocka_unit_test(test_buckets_that_fetch_other_things),
         cmocka_unit_test(test_both_fail),
         cmocka_unit_test(test_feed_is_interrupted),
         cmocka_unit_test(test_script_is_interrupted),

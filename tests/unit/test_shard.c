@@ -11,8 +11,7 @@
 #include "passes/pass.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/random_program.h"
-#include "tests/support/transformer_graph.h"
-#include "tests/support/world_check.h"
+#include "tests/support/transformer_whole.h"
 
 typedef struct mesh_case {
     const char *name;
@@ -73,13 +72,6 @@ static sglplan plan_of(const mesh_case *c, const sglir_graph *g, uint64_t seed)
     return plan;
 }
 
-static void print_graph(sglcore_env *env, const sglir_graph *g)
-{
-    sglcore_text text = ir_case_print(env, g);
-    fprintf(stderr, "%s\n", text.data); /* longer than cmocka prints */
-    sglcore_text_free(env, &text);
-}
-
 /* g as the rank runs it, up to the pass. */
 static sglir_graph *laid_out(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t rank,
                              const char *until)
@@ -87,16 +79,9 @@ static sglir_graph *laid_out(sglcore_env *env, const sglir_graph *g, const sglpl
     ir_message message;
     sglir_graph *made = world_check_rank(env, g, plan, rank, until, &message);
     if (made) return made;
-    print_graph(env, g);
+    ir_case_show(env, g);
     fail_msg("%s", message.text);
     return NULL;
-}
-
-static int count_op(const sglir_graph *g, sglir_op op)
-{
-    int count = 0;
-    for (int64_t n = 0; n < g->nodes.count; n++) count += g->nodes.data[n].op == op;
-    return count;
 }
 
 /* Lays g out over the mesh, runs all ranks, and holds each one's results against those of the whole. */
@@ -116,12 +101,12 @@ static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g,
                           .tolerance = tolerance };
     ir_message message;
     const bool good = world_check_run(&check, &message);
-    if (!good && check.graphs[0]) print_graph(env, check.graphs[0]);
+    if (!good && check.graphs[0]) ir_case_show(env, check.graphs[0]);
     if (!good) fail_msg("%s over %s (%s): %s", name, c->name, plan.layouts, message.text);
     const int64_t last = sglplan_group_size(&plan, ~(sglplan_axes)0) - 1;
     if (!ir_case_round_trip(env, check.graphs[last], &message)) fail_msg("%s (%s): %s", name, c->name, message.text);
     for (int op = 0; exchanges && op < SGLIR_OP_COUNT; op++) {
-        if (sglir_ops[op].flags & SGLIR_EXCHANGE) exchanges[op] += count_op(check.graphs[0], (sglir_op)op);
+        if (sglir_is_exchange(op)) exchanges[op] += ir_case_count(check.graphs[0], (sglir_op)op);
     }
     world_check_free(&check);
 }
@@ -203,7 +188,8 @@ static void check_program(uint64_t seed, const mesh_case *over, int count, progr
         check_mesh(&env, name, g, expanded, &over[i], &whole, (ir_tolerance){ 1e-9, 1e-9 }, NULL);
     counts->compared += settled;
     counts->looped +=
-        settled && count_op(g, SGLIR_OP_SCAN) + count_op(g, SGLIR_OP_WHILE) + count_op(g, SGLIR_OP_COND) > 0;
+        settled &&
+        ir_case_count(g, SGLIR_OP_SCAN) + ir_case_count(g, SGLIR_OP_WHILE) + ir_case_count(g, SGLIR_OP_COND) > 0;
     interp_free(&whole);
     interp_free(&moved);
     sglir_graph_free(expanded);
@@ -238,10 +224,6 @@ static void test_large_meshes(void **state)
 
 /* ---- a transformer, under every kind of plan -------------------------------------------------------------------------- */
 
-#define TENSOR                                                                                                         \
-    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
-    "blocks.*.w2 tp:1, embed tp:0"
-
 static const mesh_case plans[] = {
     { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3, NULL, NULL },
     { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2, NULL, NULL },
@@ -249,46 +231,44 @@ static const mesh_case plans[] = {
     { "zero 3", { [SGLIR_AXIS_FSDP] = 4 }, 1, "* fsdp:0", NULL },
     { "zero 3 and 3 micro-batches", { [SGLIR_AXIS_FSDP] = 2 }, 3, "* fsdp:0", NULL },
     { "zero 3 of 5 ranks", { [SGLIR_AXIS_FSDP] = 5 }, 1, "* fsdp:0", NULL },
-    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
-    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TENSOR, NULL },
-    { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TENSOR, NULL },
-    { "tp=2 and 2 micro-batches", { [SGLIR_AXIS_TP] = 2 }, 2, TENSOR, NULL },
-    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
+    { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TRANSFORMER_TENSOR, NULL },
+    { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TRANSFORMER_TENSOR, NULL },
+    { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TRANSFORMER_TENSOR, NULL },
+    { "tp=2 and 2 micro-batches", { [SGLIR_AXIS_TP] = 2 }, 2, TRANSFORMER_TENSOR, NULL },
+    { "dp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TRANSFORMER_TENSOR, NULL },
     { "fsdp=2,tp=2",
       { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
       1,
-      TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+      TRANSFORMER_TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
       NULL },
-    { "sequence, tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, "blocks.* tp:1" },
-    { "sequence, tp=3 and 2 micro-batches", { [SGLIR_AXIS_TP] = 3 }, 2, TENSOR, "blocks.* tp:1" },
+    { "sequence, tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TRANSFORMER_TENSOR, "blocks.* tp:1" },
+    { "sequence, tp=3 and 2 micro-batches", { [SGLIR_AXIS_TP] = 3 }, 2, TRANSFORMER_TENSOR, "blocks.* tp:1" },
     { "sequence, fsdp=2,tp=2",
       { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
       1,
-      TENSOR ", states * fsdp:0",
+      TRANSFORMER_TENSOR ", states * fsdp:0",
       "blocks.* tp:1" },
     { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL, NULL },
     { "cp=3", { [SGLIR_AXIS_CP] = 3 }, 1, NULL, NULL },
-    { "dp=2,cp=2,tp=2", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
+    { "dp=2,cp=2,tp=2",
+      { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_CP] = 2, [SGLIR_AXIS_TP] = 2 },
+      1,
+      TRANSFORMER_TENSOR,
+      NULL },
     { "dp=2,fsdp=2,tp=2",
       { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
       1,
-      TENSOR ", states * fsdp:0",
+      TRANSFORMER_TENSOR ", states * fsdp:0",
       NULL },
 };
 
 static void check_transformer(const transformer_sizes *sizes, const mesh_case *cases, size_t count)
 {
-    sglcore_env env;
-    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    sglir_graph *g;
-    interp whole = { 0 };
-    ir_message message;
-    assert_int_equal(transformer_graph(&env, sizes, &g), SGL_OK);
-    if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
+    transformer_whole w;
+    transformer_whole_open(&w, sizes);
     for (size_t i = 0; i < count; i++)
-        check_mesh(&env, "transformer", g, g, &cases[i], &whole, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
-    interp_free(&whole);
-    sglir_graph_free(g);
+        check_mesh(&w.env, "transformer", w.g, w.g, &cases[i], &w.results, (ir_tolerance){ 1e-10, 1e-12 }, NULL);
+    transformer_whole_close(&w);
 }
 
 static void test_transformer(void **state)
@@ -308,10 +288,10 @@ static void test_few_key_heads(void **state)
         .layers = 1, .batch = 4, .seq = 4, .dim = 12, .heads = 6, .kv_heads = 2, .ffn = 8, .vocab = 7
     };
     static const mesh_case cases[] = {
-        { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TENSOR, NULL },
-        { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TENSOR, NULL },
-        { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TENSOR, NULL },
-        { "dp=2,tp=4 and 2 micro-batches", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 4 }, 2, TENSOR, NULL },
+        { "tp=2", { [SGLIR_AXIS_TP] = 2 }, 1, TRANSFORMER_TENSOR, NULL },
+        { "tp=3", { [SGLIR_AXIS_TP] = 3 }, 1, TRANSFORMER_TENSOR, NULL },
+        { "tp=4", { [SGLIR_AXIS_TP] = 4 }, 1, TRANSFORMER_TENSOR, NULL },
+        { "dp=2,tp=4 and 2 micro-batches", { [SGLIR_AXIS_DP] = 2, [SGLIR_AXIS_TP] = 4 }, 2, TRANSFORMER_TENSOR, NULL },
         { "cp=2", { [SGLIR_AXIS_CP] = 2 }, 1, NULL, NULL },
     };
     check_transformer(&sizes, cases, sizeof cases / sizeof cases[0]);
@@ -389,7 +369,7 @@ static void test_laid_out(void **state)
     sglir_graph *g = ir_case_parse(&env, "laid out", laid_out_text, &message);
     if (g == NULL) fail_msg("%s", message.text);
     sglir_graph *expanded = laid_out(&env, g, &alone, 0, "shard");
-    assert_int_equal(count_op(expanded, SGLIR_OP_LAID_OUT), 0);
+    assert_int_equal(ir_case_count(expanded, SGLIR_OP_LAID_OUT), 0);
     ir_case_fill(&whole, g, 5);
     if (!interp_run(&whole, expanded)) fail_msg("%s", whole.error);
     for (size_t i = 0; i < sizeof sequence / sizeof sequence[0]; i++)
@@ -409,7 +389,7 @@ static sglcore_hash exchanges_of(const sglir_graph *g, int *merged, int *alone)
     sglcore_hasher_init(&hasher);
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
-        if (!(sglir_ops[node->op].flags & SGLIR_EXCHANGE)) continue;
+        if (!sglir_is_exchange(node->op)) continue;
         sglcore_hasher_u64(&hasher, node->op);
         sglcore_hasher_u64(&hasher, node->arg_count);
         sglcore_hasher_u64(&hasher, (uint64_t)sglir_attr_int(g, node, "axes"));
@@ -427,17 +407,17 @@ static void test_alike(void **state)
         { "fsdp=2,tp=2",
           { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
           1,
-          TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+          TRANSFORMER_TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
           NULL },
         { "fsdp=2,tp=3 and 2 micro-batches",
           { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 3 },
           2,
-          TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+          TRANSFORMER_TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
           NULL },
         { "sequence, fsdp=2,tp=2",
           { [SGLIR_AXIS_FSDP] = 2, [SGLIR_AXIS_TP] = 2 },
           1,
-          TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
+          TRANSFORMER_TENSOR ", * fsdp:0, embed fsdp:1, blocks.*.w* fsdp:1, blocks.*.wo fsdp:0, blocks.*.w2 fsdp:0",
           "blocks.* tp:1" },
     };
     const transformer_sizes sizes = {

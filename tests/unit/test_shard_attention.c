@@ -6,18 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/transformer_graph.h"
-#include "tests/support/world_check.h"
+#include "tests/support/transformer_whole.h"
 
 typedef struct mesh_case {
     const char *name;
     int64_t dp, tp, cp, micro;
     bool tensor; /* heads and hidden units over tp */
 } mesh_case;
-
-#define TENSOR                                                                                                         \
-    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
-    "blocks.*.w2 tp:1, embed tp:0"
 
 static sglplan plan_of(const mesh_case *c, sglplan_attention attention)
 {
@@ -28,15 +23,8 @@ static sglplan plan_of(const mesh_case *c, sglplan_attention attention)
     plan.mesh[SGLIR_AXIS_CP] = c->cp;
     plan.mesh[SGLIR_AXIS_MICRO] = c->micro;
     plan.attention = (uint8_t)attention;
-    if (c->tensor) snprintf(plan.layouts, sizeof plan.layouts, "%s", TENSOR);
+    if (c->tensor) snprintf(plan.layouts, sizeof plan.layouts, "%s", TRANSFORMER_TENSOR);
     return plan;
-}
-
-static int count_op(const sglir_graph *g, sglir_op op)
-{
-    int count = 0;
-    for (int64_t n = 0; n < g->nodes.count; n++) count += g->nodes.data[n].op == op;
-    return count;
 }
 
 static int count_over_cp(const sglir_graph *g, sglir_op op)
@@ -66,11 +54,7 @@ static sglir_graph *check(sglcore_env *env, const char *name, const sglir_graph 
                       .then = primitive ? apart : NULL,
                       .tolerance = tolerance };
     if (!world_check_run(&c, &message)) {
-        if (c.graphs[0]) {
-            sglcore_text text = ir_case_print(env, c.graphs[0]);
-            fprintf(stderr, "%s\n", text.data); /* longer than cmocka prints */
-            sglcore_text_free(env, &text);
-        }
+        if (c.graphs[0]) ir_case_show(env, c.graphs[0]);
         fail_msg("%s, until %s: %s", name, until, message.text);
     }
     const int64_t last = sglplan_group_size(plan, ~(sglplan_axes)0) - 1;
@@ -165,7 +149,7 @@ static void check_shape(const shape *s, int blocks_at_4)
             snprintf(name, sizeof name, "%d queries, %d keys, window %d, causal %d, %s, way %d", s->queries, s->keys,
                      s->window, s->causal, meshes[m].name, by);
             sglir_graph *made = check(&env, name, g, &whole, &plan, "shard", (ir_tolerance){ 1e-12, 1e-13 });
-            const int shifts = count_op(made, SGLIR_OP_RING_SHIFT);
+            const int shifts = ir_case_count(made, SGLIR_OP_RING_SHIFT);
             if (by == SGLPLAN_ATTENTION_RING) assert_true(shifts > 0);
             if (by == SGLPLAN_ATTENTION_RING && meshes[m].cp == 4 && !s->segments)
                 assert_int_equal(shifts, 3 * 2 * blocks_at_4); /* keys and values, again, and what comes back */
@@ -218,8 +202,8 @@ static void test_own_block(void **state)
     if (!world_check_alone(&env, g, 3, &whole, &message)) fail_msg("%s", message.text);
     const sglplan plan = plan_of(&c, SGLPLAN_ATTENTION_AUTO);
     sglir_graph *made = check(&env, "own block", g, &whole, &plan, "shard", (ir_tolerance){ 1e-12, 1e-13 });
-    assert_int_equal(count_op(made, SGLIR_OP_RING_SHIFT), 0);
-    assert_int_equal(count_op(made, SGLIR_OP_ALL_TO_ALL), 0);
+    assert_int_equal(ir_case_count(made, SGLIR_OP_RING_SHIFT), 0);
+    assert_int_equal(ir_case_count(made, SGLIR_OP_ALL_TO_ALL), 0);
     interp_free(&whole);
     sglir_graph_free(made);
     sglir_graph_free(g);
@@ -238,7 +222,7 @@ static void test_window_sends_less(void **state)
     sglir_graph *g = attention_graph(&env, &window), *made = NULL;
     const sglpass_context context = { .env = &env, .plan = &plan };
     assert_int_equal(sglpass_run(&context, g, "shard", &made), SGL_OK);
-    assert_int_equal(count_op(made, SGLIR_OP_RING_SHIFT), 2 + 2); /* kept for the backward, and what comes back */
+    assert_int_equal(ir_case_count(made, SGLIR_OP_RING_SHIFT), 2 + 2); /* kept for the backward, and what comes back */
     sglir_graph_free(made);
     sglir_graph_free(g);
     assert_int_equal(env.bytes_in_use, 0);
@@ -288,24 +272,17 @@ static void test_transformer(void **state)
                                           .vocab = 11,
                                           .dropout = c->attention == RING ? 0.25 : 0 };
         const sglplan plan = plan_of(&c->mesh, c->attention);
-        sglcore_env env;
-        interp whole = { 0 };
-        ir_message message;
-        sglir_graph *g, *made = NULL;
-        sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-        assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
-        if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
-        made = check(&env, c->mesh.name, g, &whole, &plan, c->mesh.micro > 1 ? "micro" : "shard",
-                     (ir_tolerance){ 1e-10, 1e-12 });
+        transformer_whole w;
+        transformer_whole_open(&w, &sizes);
+        sglir_graph *made = check(&w.env, c->mesh.name, w.g, &w.results, &plan, c->mesh.micro > 1 ? "micro" : "shard",
+                                  (ir_tolerance){ 1e-10, 1e-12 });
         const int turned = count_over_cp(made, SGLIR_OP_ALL_TO_ALL), shifted = count_over_cp(made, SGLIR_OP_RING_SHIFT);
         if ((c->expected == HEADS) != (turned > 0) || (c->expected == RING) != (shifted > 0))
             fail_msg("%s: %d times all_to_all, %d ring_shift", c->mesh.name, turned, shifted);
         if (c->expected == HEADS) assert_int_equal(count_over_cp(made, SGLIR_OP_REDUCE_SCATTER), 0);
         if (c->expected == RING) assert_int_equal(shifted, 2 * 3 * 2 * (c->mesh.cp - 1));
-        interp_free(&whole);
         sglir_graph_free(made);
-        sglir_graph_free(g);
-        assert_int_equal(env.bytes_in_use, 0);
+        transformer_whole_close(&w);
     }
 }
 
@@ -337,14 +314,10 @@ static void test_one_loop(void **state)
                                           .ffn = 13,
                                           .vocab = 11 };
         const sglplan plan = plan_of(&cases[i].mesh, cases[i].attention);
-        sglcore_env env;
-        interp whole = { 0 };
-        ir_message message;
-        sglir_graph *g;
-        sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-        assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
-        if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
-        sglir_graph *made = check(&env, cases[i].mesh.name, g, &whole, &plan, "micro", (ir_tolerance){ 1e-10, 1e-12 });
+        transformer_whole w;
+        transformer_whole_open(&w, &sizes);
+        sglir_graph *made =
+            check(&w.env, cases[i].mesh.name, w.g, &w.results, &plan, "micro", (ir_tolerance){ 1e-10, 1e-12 });
         sglir_id forward = SGLIR_NONE, backward = SGLIR_NONE;
         for (int64_t n = 0; n < made->nodes.count; n++) {
             const sglir_node *node = &made->nodes.data[n];
@@ -353,10 +326,8 @@ static void test_one_loop(void **state)
         }
         if (forward == 0 || forward != backward)
             fail_msg("%s: attention in region %d, its gradient in %d", cases[i].mesh.name, (int)forward, (int)backward);
-        interp_free(&whole);
         sglir_graph_free(made);
-        sglir_graph_free(g);
-        assert_int_equal(env.bytes_in_use, 0);
+        transformer_whole_close(&w);
     }
 }
 
@@ -421,6 +392,42 @@ static void test_failing_allocations(void **state)
 
 /* ---- to the end of the pipeline --------------------------------------------------------------------------------------------- */
 
+/* What a rank exchanges, in its order: ops and axes. */
+typedef struct exchange_order {
+    int count;
+    int64_t exchanges[256][2];
+} exchange_order;
+
+static void order_of(const sglir_graph *g, exchange_order *order)
+{
+    *order = (exchange_order){ 0 };
+    for (int64_t n = 0; n < g->nodes.count; n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (!sglir_is_exchange(node->op)) continue;
+        assert_true(order->count < 256);
+        order->exchanges[order->count][0] = node->op;
+        order->exchanges[order->count++][1] = sglir_attr_int(g, node, "axes");
+    }
+}
+
+/* All ranks' programs have their places, and one order. */
+static void check_order(sglcore_env *env, const sglir_graph *g, const sglplan *plan, const char *name)
+{
+    exchange_order first = { 0 }, other = { 0 };
+    for (int r = 0; r < (int)sglplan_group_size(plan, ~(sglplan_axes)0); r++) {
+        const sglpass_context context = { .env = env, .plan = plan, .rank = r };
+        sglir_graph *made = NULL;
+        if (sglpass_run(&context, g, NULL, &made) != SGL_OK) fail_msg("%s", env->message);
+        if (sglir_verify(made, SGLIR_PLACED) != SGL_OK) fail_msg("%s", env->message);
+        order_of(made, r == 0 ? &first : &other);
+        if (r == 0) other = first;
+        if (first.count != other.count || memcmp(first.exchanges, other.exchanges, sizeof first.exchanges) != 0)
+            fail_msg("%s, way %d: rank %d has another order", name, (int)plan->attention, r);
+        sglir_graph_free(made);
+    }
+    assert_true(first.count > 5);
+}
+
 /* Ranks without a query, or a key, in micro-batches: what all of them exchange is one order, and each program has its places. */
 static void test_placed(void **state)
 {
@@ -440,39 +447,12 @@ static void test_placed(void **state)
             .layers = 2, .batch = 4, .seq = cases[i].seq, .dim = 16, .heads = 4, .kv_heads = 4, .ffn = 13, .vocab = 11
         };
         const sglplan plan = plan_of(&cases[i].mesh, cases[i].attention);
-        const int ranks = (int)sglplan_group_size(&plan, ~(sglplan_axes)0);
-        sglcore_env env;
-        sglir_graph *g;
-        int64_t order[2][256][2];
-        int first = 0;
-        sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-        assert_int_equal(transformer_graph(&env, &sizes, &g), SGL_OK);
-        interp whole = { 0 };
-        ir_message message;
-        if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
-        sglir_graph_free(check(&env, cases[i].mesh.name, g, &whole, &plan, "micro", (ir_tolerance){ 1e-10, 1e-12 }));
-        for (int r = 0; r < ranks; r++) {
-            const sglpass_context context = { .env = &env, .plan = &plan, .rank = r };
-            sglir_graph *made = NULL;
-            int count = 0;
-            if (sglpass_run(&context, g, NULL, &made) != SGL_OK) fail_msg("%s", env.message);
-            if (sglir_verify(made, SGLIR_PLACED) != SGL_OK) fail_msg("%s", env.message);
-            for (int64_t n = 0; n < made->nodes.count && count < 256; n++) {
-                const sglir_node *node = &made->nodes.data[n];
-                if (!(sglir_ops[node->op].flags & SGLIR_EXCHANGE)) continue;
-                order[r > 0][count][0] = node->op;
-                order[r > 0][count++][1] = sglir_attr_int(made, node, "axes");
-            }
-            if (r == 0) first = count;
-            assert_int_equal(count, first);
-            if (r > 0 && memcmp(order[0], order[1], (size_t)count * sizeof order[0][0]) != 0)
-                fail_msg("%s, way %d: rank %d has another order", cases[i].mesh.name, (int)cases[i].attention, r);
-            sglir_graph_free(made);
-        }
-        assert_true(first > 10);
-        interp_free(&whole);
-        sglir_graph_free(g);
-        assert_int_equal(env.bytes_in_use, 0);
+        const char *name = cases[i].mesh.name;
+        transformer_whole w;
+        transformer_whole_open(&w, &sizes);
+        sglir_graph_free(check(&w.env, name, w.g, &w.results, &plan, "micro", (ir_tolerance){ 1e-10, 1e-12 }));
+        check_order(&w.env, w.g, &plan, name);
+        transformer_whole_close(&w);
     }
 }
 

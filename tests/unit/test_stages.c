@@ -8,8 +8,7 @@
 
 #include "passes/stages.h"
 #include "plan/mesh.h"
-#include "tests/support/transformer_graph.h"
-#include "tests/support/world_check.h"
+#include "tests/support/transformer_whole.h"
 
 typedef struct pipe_case {
     const char *name;
@@ -19,10 +18,6 @@ typedef struct pipe_case {
     int64_t chunks;      /* 0: as the schedule has them */
     const char *cut;     /* NULL: balanced */
 } pipe_case;
-
-#define TENSOR                                                                                                         \
-    "blocks.*.wq tp:0, blocks.*.wk tp:0, blocks.*.wv tp:0, blocks.*.wo tp:1, blocks.*.w1 tp:0, blocks.*.w3 tp:0, "     \
-    "blocks.*.w2 tp:1, embed tp:0"
 
 static const pipe_case plans[] = {
     { "pp=2, no loop", 2, 1, 1, 1, SGLPLAN_GPIPE, NULL, 0, NULL },
@@ -34,20 +29,20 @@ static const pipe_case plans[] = {
     { "pp=4, 1f1b", 4, 1, 1, 6, SGLPLAN_1F1B, NULL, 0, NULL },
     { "pp=2,dp=2, 1f1b", 2, 2, 1, 3, SGLPLAN_1F1B, NULL, 0, NULL },
     { "pp=2,dp=2, gpipe, no loop", 2, 2, 1, 1, SGLPLAN_GPIPE, NULL, 0, NULL },
-    { "pp=2,tp=2, 1f1b", 2, 1, 2, 3, SGLPLAN_1F1B, TENSOR, 0, NULL },
-    { "pp=2,dp=2,tp=2, gpipe", 2, 2, 2, 2, SGLPLAN_GPIPE, TENSOR, 0, NULL },
+    { "pp=2,tp=2, 1f1b", 2, 1, 2, 3, SGLPLAN_1F1B, TRANSFORMER_TENSOR, 0, NULL },
+    { "pp=2,dp=2,tp=2, gpipe", 2, 2, 2, 2, SGLPLAN_GPIPE, TRANSFORMER_TENSOR, 0, NULL },
     { "pp=2, interleaved, no loop", 2, 1, 1, 1, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
     { "pp=2, interleaved", 2, 1, 1, 4, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
     { "pp=2, interleaved, odd", 2, 1, 1, 3, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
     { "pp=2,dp=2, interleaved", 2, 2, 1, 3, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
-    { "pp=2,tp=2, interleaved", 2, 1, 2, 2, SGLPLAN_INTERLEAVED, TENSOR, 0, NULL },
+    { "pp=2,tp=2, interleaved", 2, 1, 2, 2, SGLPLAN_INTERLEAVED, TRANSFORMER_TENSOR, 0, NULL },
     { "pp=2, zero-bubble, no loop", 2, 1, 1, 1, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
     { "pp=2, zero-bubble", 2, 1, 1, 4, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
     { "pp=3, zero-bubble, odd", 3, 1, 1, 3, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
     { "pp=4, zero-bubble", 4, 1, 1, 6, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
     { "pp=4, zero-bubble, fewer micro-batches than stages", 4, 1, 1, 2, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
     { "pp=2,dp=2, zero-bubble", 2, 2, 1, 3, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
-    { "pp=2,tp=2, zero-bubble", 2, 1, 2, 3, SGLPLAN_ZERO_BUBBLE, TENSOR, 0, NULL },
+    { "pp=2,tp=2, zero-bubble", 2, 1, 2, 3, SGLPLAN_ZERO_BUBBLE, TRANSFORMER_TENSOR, 0, NULL },
     { "pp=2, cut at the last", 2, 1, 1, 3, SGLPLAN_1F1B, NULL, 0, "blocks.3" },
     { "pp=3, cut at each but the first", 3, 1, 1, 2, SGLPLAN_ZERO_BUBBLE, NULL, 0, "blocks.1, *.2" },
 };
@@ -67,47 +62,12 @@ static sglplan plan_of(const pipe_case *c)
     return plan;
 }
 
-static void print_graph(sglcore_env *env, const sglir_graph *g)
-{
-    sglcore_text text = ir_case_print(env, g);
-    fprintf(stderr, "%s\n", text.data); /* longer than cmocka prints */
-    sglcore_text_free(env, &text);
-}
-
 static sglir_graph *staged(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t rank, const char *until)
 {
     ir_message message;
     sglir_graph *made = world_check_rank(env, g, plan, rank, until, &message);
     if (!made) fail_msg("%s", message.text);
     return made;
-}
-
-/* With the passes after `stages`, but for `sections`: states keep their names. */
-static sglir_graph *fused(sglcore_env *env, const sglir_graph *g, const sglplan *plan, int64_t rank)
-{
-    static const sglpass passes[] = { { "simplify", sglpass_simplify, SGLIR_LOGICAL, true, "" },
-                                      { "autodiff", sglpass_autodiff, SGLIR_PER_RANK, false, "" },
-                                      { "shard", sglpass_shard, SGLIR_PER_RANK, false, "" },
-                                      { "micro", sglpass_micro_split, SGLIR_PER_RANK, false, "" },
-                                      { "stages", sglpass_stages_split, SGLIR_PER_RANK, false, "" },
-                                      { "decompose", sglpass_decompose, SGLIR_PER_RANK, false, "" },
-                                      { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "" },
-                                      { "fuse", sglpass_fuse, SGLIR_FUSED, false, "" },
-                                      { "schedule", sglpass_schedule, SGLIR_FUSED, true, "" },
-                                      { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
-    sglir_graph *made = NULL;
-    const sglpass_context context = { .env = env, .plan = plan, .rank = rank };
-    sgl_status status = sglpass_run_list(&context, passes, g, NULL, &made);
-    if (status == SGL_OK) status = sglir_verify(made, SGLIR_FUSED);
-    if (status != SGL_OK) fail_msg("rank %d: %s", (int)rank, env->message);
-    return made;
-}
-
-static int count_op(const sglir_graph *g, sglir_op op)
-{
-    int count = 0;
-    for (int64_t n = 0; n < g->nodes.count; n++) count += g->nodes.data[n].op == op;
-    return count;
 }
 
 static bool updates(const sglir_graph *g, const char *name)
@@ -143,92 +103,82 @@ static void check_states(const sglir_graph *g, sglir_graph *const *graphs, const
     }
 }
 
-static void check_plan(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const interp *whole)
+/* All ranks run what `then` makes of their stages; NULL: the stages themselves. */
+static world_check run_plan(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const sglplan *plan,
+                            const interp *whole, const sglpass *then)
 {
-    const sglplan plan = plan_of(c);
     world_check check = { .env = env,
                           .g = g,
                           .whole = whole,
-                          .plan = &plan,
+                          .plan = plan,
                           .until = "stages",
+                          .then = then,
+                          .stage = then ? SGLIR_FUSED : SGLIR_PER_RANK,
                           .tolerance = (ir_tolerance){ 1e-10, 1e-12 } };
     ir_message message;
     const bool good = world_check_run(&check, &message);
-    if (!good && check.graphs[0]) print_graph(env, check.graphs[0]);
-    if (!good) fail_msg("%s: %s", c->name, message.text);
+    if (!good && check.graphs[0]) ir_case_show(env, check.graphs[0]);
+    if (!good) fail_msg("%s%s: %s", c->name, then ? ", fused" : "", message.text);
+    return check;
+}
+
+static void check_plan(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const interp *whole)
+{
+    const sglplan plan = plan_of(c);
+    world_check check = run_plan(env, g, c, &plan, whole, NULL);
     check_states(g, check.graphs, &plan);
     for (int64_t r = 0; r < sglplan_group_size(&plan, ~(sglplan_axes)0); r++) {
-        assert_true(count_op(check.graphs[r], SGLIR_OP_SEND) > 0);
-        assert_true(count_op(check.graphs[r], SGLIR_OP_RECEIVE) > 0);
+        assert_true(ir_case_count(check.graphs[r], SGLIR_OP_SEND) > 0);
+        assert_true(ir_case_count(check.graphs[r], SGLIR_OP_RECEIVE) > 0);
     }
     world_check_free(&check);
 }
 
-/* The same of what the passes after `stages` have made. */
+/* The same of what the passes after `stages` have made, but for `sections`: states keep their names. */
 static void check_fused(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const interp *whole)
 {
+    static const sglpass passes[] = { { "decompose", sglpass_decompose, SGLIR_PER_RANK, false, "" },
+                                      { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "" },
+                                      { "fuse", sglpass_fuse, SGLIR_FUSED, false, "" },
+                                      { "schedule", sglpass_schedule, SGLIR_FUSED, true, "" },
+                                      { NULL, NULL, SGLIR_LOGICAL, false, NULL } };
     const sglplan plan = plan_of(c);
-    const int64_t ranks = sglplan_group_size(&plan, ~(sglplan_axes)0);
-    sglir_graph *graphs[INTERP_MOST_RANKS];
-    interp in[INTERP_MOST_RANKS] = { { 0 } };
-    ir_message message;
-    for (int64_t r = 0; r < ranks; r++) graphs[r] = fused(env, g, &plan, r);
-    if (!interp_world_run(whole, &plan, (const sglir_graph *const *)graphs, in))
-        fail_msg("%s: %s", c->name, in[0].error);
-    for (int64_t r = 0; r < ranks; r++) {
-        interp expected;
-        assert_true(interp_expected(whole, &plan, r, graphs[r], &expected));
-        bool same = ir_case_same_results(&expected, &in[r], graphs[r], (ir_tolerance){ 1e-10, 1e-12 }, &message);
-        interp_free(&expected);
-        if (!same) fail_msg("%s, fused, rank %d: %s", c->name, (int)r, message.text);
-    }
-    for (int64_t r = 0; r < ranks; r++) {
-        interp_free(&in[r]);
-        sglir_graph_free(graphs[r]);
-    }
+    world_check check = run_plan(env, g, c, &plan, whole, passes);
+    world_check_free(&check);
 }
 
 typedef void (*check_one)(sglcore_env *env, const sglir_graph *g, const pipe_case *c, const interp *whole);
 
 static void check_transformer(const transformer_sizes *sizes, const pipe_case *cases, size_t count, check_one check)
 {
-    sglcore_env env;
-    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
-    sglir_graph *g;
-    interp whole = { 0 };
-    ir_message message;
-    assert_int_equal(transformer_graph(&env, sizes, &g), SGL_OK);
-    if (!world_check_alone(&env, g, 7, &whole, &message)) fail_msg("%s", message.text);
-    for (size_t i = 0; i < count; i++) check(&env, g, &cases[i], &whole);
-    interp_free(&whole);
-    sglir_graph_free(g);
+    transformer_whole w;
+    transformer_whole_open(&w, sizes);
+    for (size_t i = 0; i < count; i++) check(&w.env, w.g, &cases[i], &w.results);
+    transformer_whole_close(&w);
 }
+
+static const transformer_sizes
+    four_layers = { .layers = 4, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 12, .vocab = 11, .dropout = 0.25 };
 
 /* Dropout, a tied head, clipping by the norm over all stages, tokens that do not count. */
 static void test_transformer(void **state)
 {
     (void)state;
-    const transformer_sizes sizes = {
-        .layers = 4, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 12, .vocab = 11, .dropout = 0.25
-    };
-    check_transformer(&sizes, plans, sizeof plans / sizeof plans[0], check_plan);
+    check_transformer(&four_layers, plans, sizeof plans / sizeof plans[0], check_plan);
 }
 
 /* With kernels, and in the order that needs few bytes; waits stand where they stand. */
 static void test_fused(void **state)
 {
     (void)state;
-    const transformer_sizes sizes = {
-        .layers = 4, .batch = 12, .seq = 4, .dim = 8, .heads = 2, .ffn = 12, .vocab = 11, .dropout = 0.25
-    };
     static const pipe_case cases[] = {
         { "pp=2, gpipe", 2, 1, 1, 3, SGLPLAN_GPIPE, NULL, 0, NULL },
         { "pp=3, 1f1b", 3, 1, 1, 6, SGLPLAN_1F1B, NULL, 0, NULL },
         { "pp=2, interleaved", 2, 1, 1, 4, SGLPLAN_INTERLEAVED, NULL, 0, NULL },
         { "pp=4, zero-bubble", 4, 1, 1, 6, SGLPLAN_ZERO_BUBBLE, NULL, 0, NULL },
-        { "pp=2,tp=2, zero-bubble", 2, 1, 2, 3, SGLPLAN_ZERO_BUBBLE, TENSOR, 0, NULL },
+        { "pp=2,tp=2, zero-bubble", 2, 1, 2, 3, SGLPLAN_ZERO_BUBBLE, TRANSFORMER_TENSOR, 0, NULL },
     };
-    check_transformer(&sizes, cases, sizeof cases / sizeof cases[0], check_fused);
+    check_transformer(&four_layers, cases, sizeof cases / sizeof cases[0], check_fused);
 }
 
 /* Five layers are no multiple of two, three or four stages. */

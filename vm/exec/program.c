@@ -135,7 +135,7 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
     SGLCORE_TRY(sglcore_text_add(p->env, l->text, "%*s%5u  %s", depth * 2, "", n, sglir_ops[i->op].name));
     char axes[SGLPLAN_AXES_ROOM];
     if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " kernel %u", i->kernel));
-    if (sglir_ops[i->op].flags & SGLIR_EXCHANGE) {
+    if (sglir_is_exchange(i->op)) {
         sglplan_axes_text(sglexec_axes_of(p, i), axes, sizeof axes);
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, " over %s", axes));
     }

@@ -360,7 +360,7 @@ bool sglir_state_home(const sglir_graph *g, const char *name, int64_t *home)
     return true;
 }
 
-int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[16])
+int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[SGLIR_MOST_ATTRS])
 {
     for (uint32_t i = 0; i < node->attr_count; i++) {
         const sglir_attr *attr = &g->attrs.data[node->attr_first + i];

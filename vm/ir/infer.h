@@ -11,8 +11,6 @@
 
 /* ---- schemas of attributes ----------------------------------------------------------------------------------- */
 
-enum { SGLIR_MOST_ATTRS = 16 };
-
 /* One entry of a schema: "keep:b=0". name and value are not terminated; value NULL: the attribute is demanded. */
 typedef struct sglir_schema_item {
     const char *name;
@@ -93,8 +91,8 @@ bool sglir_promote(sgl_dtype a, sgl_dtype b, sgl_dtype *result);
 typedef struct sglir_view {
     sglir_op op;
     int arg_count, result_count;
-    const sglir_type *args[16];
-    const sglir_type *results[8];
+    const sglir_type *args[SGLIR_MOST_ARGS];
+    const sglir_type *results[SGLIR_MOST_RESULTS];
     const sglir_named *attrs;
     int attr_count;
 } sglir_view;

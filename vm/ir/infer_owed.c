@@ -43,14 +43,6 @@ static bool is_linear_here(const sglir_infer *in)
     return true;
 }
 
-static bool stands_in(const char *group, int length, int argument)
-{
-    for (int i = 0; i < length; i++) {
-        if (group[i] == '*' || group[i] - '0' == argument) return true;
-    }
-    return false;
-}
-
 static bool is_zero(const sglir_infer *in, int i)
 {
     double value;
@@ -58,11 +50,11 @@ static bool is_zero(const sglir_infer *in, int i)
 }
 
 /* Whether the arguments of the group all owe `owed`, and the others nothing. */
-static bool group_fits(const sglir_infer *in, const char *group, int length, unsigned owed)
+static bool group_fits(const sglir_infer *in, const char *group, unsigned owed)
 {
     for (int i = 0; i < in->arg_count; i++) {
         unsigned mine = owed_by(sglir_infer_arg(in, i));
-        if (!stands_in(group, length, i)) {
+        if (!sglir_linear_has(group, (uint32_t)i)) {
             if (mine != 0) return false;
         } else if (mine != owed && !(mine == 0 && is_zero(in, i))) {
             return false;
@@ -71,31 +63,22 @@ static bool group_fits(const sglir_infer *in, const char *group, int length, uns
     return true;
 }
 
-/* The length of the group at `group`, and where the next one starts. */
-static int group_length(const char *group, const char **next)
-{
-    int length = (int)strcspn(group, "|");
-    *next = group[length] == '|' ? group + length + 1 : group + length;
-    return length;
-}
-
 /* Says what is wrong about argument `first`, the first that owes something. */
 static sgl_status refuse_owed(const sglir_infer *in, int first)
 {
     unsigned owed = owed_by(sglir_infer_arg(in, first));
     char a[160], b[160];
     owed_text(owed, a, sizeof a);
-    for (const char *group = sglir_ops[in->op].linear, *next; *group != '\0' && is_linear_here(in); group = next) {
-        int length = group_length(group, &next);
-        for (int i = 0; i < in->arg_count && stands_in(group, length, first); i++) {
+    for (const char *group = sglir_ops[in->op].linear; *group && is_linear_here(in); group = sglir_linear_next(group)) {
+        for (int i = 0; i < in->arg_count && sglir_linear_has(group, (uint32_t)first); i++) {
             unsigned other = owed_by(sglir_infer_arg(in, i));
             owed_text(other, b, sizeof b);
-            if (!stands_in(group, length, i) && other != 0)
+            if (!sglir_linear_has(group, (uint32_t)i) && other != 0)
                 return sglir_infer_fail(in,
                                         "argument %d still owes %s; argument %d owes %s: a product of two sums is not "
                                         "the sum of products",
                                         first, a, i, b);
-            if (stands_in(group, length, i) && other != owed && !(other == 0 && is_zero(in, i)))
+            if (sglir_linear_has(group, (uint32_t)i) && other != owed && !(other == 0 && is_zero(in, i)))
                 return sglir_infer_fail(in, "argument %d still owes %s; argument %d owes %s: they must owe the same",
                                         first, a, i, b);
         }
@@ -147,9 +130,9 @@ static sgl_status carry_owed(const sglir_infer *in)
         return SGL_OK;
     }
     bool fits = false;
-    for (const char *group = sglir_ops[in->op].linear, *next; *group != '\0' && !fits && is_linear_here(in);
-         group = next)
-        fits = group_fits(in, group, group_length(group, &next), owed);
+    for (const char *group = sglir_ops[in->op].linear; *group && !fits && is_linear_here(in);
+         group = sglir_linear_next(group))
+        fits = group_fits(in, group, owed);
     if (!fits && !owes_apart(in, &owed)) return refuse_owed(in, first);
     for (int i = 0; i < *in->count; i++) {
         in->results[i].partial = (uint8_t)(owed & (SCALED - 1));
@@ -250,7 +233,7 @@ static int first_split(const sglir_infer *in, int axis)
 
 static bool view_of(const sglir_infer *in, sglir_view *view)
 {
-    if (in->arg_count > 16 || *in->count > 8) return false;
+    if (in->arg_count > SGLIR_MOST_ARGS || *in->count > SGLIR_MOST_RESULTS) return false;
     *view = (sglir_view){ .op = in->op,
                           .arg_count = in->arg_count,
                           .result_count = *in->count,

@@ -76,12 +76,14 @@ typedef struct sglir_op_row {
     int minimum, maximum; /* arguments; maximum -1: any number */
     int results;          /* -1: as many as its rule says */
     uint32_t flags;
-    const char *
-        linear; /* arguments in which it is linear: "" none, "0" one, "01" jointly, "0|1" each by itself, "*" all jointly */
+    const char *linear; /* arguments in which it is: "" none, "0" one, "01" jointly, "0|1" each by itself, "*" all */
     const char *attrs; /* schema: "axis:i keep:b=0 eps:f=1e-5 axes:I name:s to:t values:F", in this order on the node */
     const char *help;  /* its meaning, as a formula */
 } sglir_op_row;
 extern const sglir_op_row sglir_ops[SGLIR_OP_COUNT];
+/* Of the column `linear`: whether the argument stands in the group that begins there; and the next group, "" past the last. */
+bool sglir_linear_has(const char *group, uint32_t argument);
+const char *sglir_linear_next(const char *group);
 /* What is told of the op beside its meaning, from ops_words.def, where the notation stands. */
 typedef struct sglir_op_words {
     const char *arguments, *shapes;
@@ -152,7 +154,12 @@ typedef struct sglir_whole {
     int64_t dims[SGL_MAX_RANK], starts[SGL_MAX_RANK];
 } sglir_whole;
 
-enum { SGLIR_MOST_TURNS = 1 << 20 };
+enum {
+    SGLIR_MOST_TURNS = 1 << 20,
+    SGLIR_MOST_ATTRS = 16, /* of an op */
+    SGLIR_MOST_ARGS = 16,
+    SGLIR_MOST_RESULTS = 8 /* of one whose dimensions have labels */
+};
 typedef struct sglir_node {
     uint16_t op;
     uint16_t epoch; /* of a recomputed clone; nodes of different epochs never merge */
@@ -351,11 +358,11 @@ static inline bool sglir_is_loop(const sglir_node *node)
 }
 /* A loop or a branch: its regions are run as blocks of their own, where a kernel's is one piece. */
 static inline bool sglir_is_control(const sglir_node *node) { return sglir_is_loop(node) || node->op == SGLIR_OP_COND; }
+static inline bool sglir_is_exchange(sglir_op op) { return (sglir_ops[op].flags & SGLIR_EXCHANGE) != 0; }
 /* What ranks exchange, or which of them this one is: no op of one rank's mathematics. */
 static inline bool sglir_is_among_ranks(sglir_op op)
 {
-    return (sglir_ops[op].flags & SGLIR_EXCHANGE) != 0 || op == SGLIR_OP_COORDINATE || op == SGLIR_OP_SHARE ||
-           op == SGLIR_OP_WAIT;
+    return sglir_is_exchange(op) || op == SGLIR_OP_COORDINATE || op == SGLIR_OP_SHARE || op == SGLIR_OP_WAIT;
 }
 static inline sglir_id sglir_body(const sglir_node *node) { return node->region_first + node->region_count - 1; }
 /* As many regions as nodes of the op hold. */
@@ -369,9 +376,9 @@ double sglir_attr_float(const sglir_graph *g, const sglir_node *node, const char
 const char *sglir_attr_string(const sglir_graph *g, const sglir_node *node, const char *name);
 const int64_t *sglir_attr_ints(const sglir_graph *g, const sglir_node *node, const char *name, int *count);
 const double *sglir_attr_floats(const sglir_graph *g, const sglir_node *node, const char *name, int *count);
-/* Fills `named` with the node's attributes, ready for sglir_emit into another graph; at most 16. Returns the count.
+/* Fills `named` with the node's attributes, ready for sglir_emit into another graph. Returns the count.
  * The lists point into g. */
-int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[16]);
+int sglir_attrs_named(const sglir_graph *g, const sglir_node *node, sglir_named named[SGLIR_MOST_ATTRS]);
 /* "llama.lua:42" or "autodiff of llama.lua:42" or "" */
 const char *sglir_origin_text(const sglir_graph *g, uint32_t origin, char *text, size_t size);
 /* The splat value of a constant (through broadcasts and reshapes); false when it is none. */
@@ -382,13 +389,13 @@ bool sglir_constant_value(const sglir_graph *g, sglir_id value, double *out);
  * numbers from 0; -1 marks a dimension that cannot be split. A label that stands in arguments only is summed over: a
  * result is then partial when it is split. Labels of results come after those of the arguments. */
 typedef struct sglir_labels {
-    int8_t args[16][SGL_MAX_RANK];
-    int8_t results[8][SGL_MAX_RANK];
+    int8_t args[SGLIR_MOST_ARGS][SGL_MAX_RANK];
+    int8_t results[SGLIR_MOST_RESULTS][SGL_MAX_RANK];
     int count;        /* of labels */
     uint32_t summed;  /* bit per label: contracted by a sum when split (dot, reduce_sum) */
     uint32_t refused; /* bit per label: cannot be split at all */
 } sglir_labels;
-/* False for ops with more than 16 arguments (pack, concat: handled by their callers) or none that makes sense. */
+/* False for nodes with more than SGLIR_MOST_ARGS arguments (pack, concat: handled by their callers) or none that makes sense. */
 bool sglir_labels_of(const sglir_graph *g, const sglir_node *node, sglir_labels *labels);
 
 /* In place of a dimension. */
@@ -399,9 +406,8 @@ enum {
 /* How a node runs along an axis of ranks over which its first argument is split along a dimension that its labels refuse
  * (beyond.c): per argument and result a dimension, or one of the above. */
 typedef struct sglir_beyond {
-    int8_t args[16], results[8];
-    bool
-        extreme; /* each rank's maximum or minimum, kept as one of as many as there are ranks, of which all_max makes one */
+    int8_t args[SGLIR_MOST_ARGS], results[SGLIR_MOST_RESULTS];
+    bool extreme; /* each rank's maximum or minimum, one of as many as there are ranks, of which all_max makes one */
 } sglir_beyond;
 /* False: it cannot. */
 bool sglir_beyond_of(const sglir_graph *g, const sglir_node *node, int dim, sglir_beyond *beyond);

@@ -386,7 +386,7 @@ bool sglir_labels_of_view(const sglir_view *view, sglir_labels *labels)
 
 bool sglir_view_of(const sglir_graph *g, const sglir_node *node, sglir_named named[SGLIR_MOST_ATTRS], sglir_view *view)
 {
-    if (node->arg_count > 16 || node->out_count > 8) return false;
+    if (node->arg_count > SGLIR_MOST_ARGS || node->out_count > SGLIR_MOST_RESULTS) return false;
     *view = (sglir_view){ .op = (sglir_op)node->op,
                           .arg_count = (int)node->arg_count,
                           .result_count = (int)node->out_count,

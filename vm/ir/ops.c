@@ -116,6 +116,22 @@ sglir_compose_fn sglir_compose_rule(sglir_op op)
     return rules[op] == sglir_compose_none ? NULL : rules[op];
 }
 
+/* ---- the column `linear` ---------------------------------------------------------------------------------------- */
+
+bool sglir_linear_has(const char *group, uint32_t argument)
+{
+    for (; *group != '\0' && *group != '|'; group++) {
+        if (*group == '*' || (uint32_t)(*group - '0') == argument) return true;
+    }
+    return false;
+}
+
+const char *sglir_linear_next(const char *group)
+{
+    const char *end = group + strcspn(group, "|");
+    return end + (*end == '|');
+}
+
 /* ---- schemas -------------------------------------------------------------------------------------------------- */
 
 bool sglir_schema_step(const char **at, sglir_schema_item *entry)

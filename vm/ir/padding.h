@@ -83,7 +83,7 @@ sgl_status sglir_padding_check(sglir_padding *p);
 /* TYPE when `other`, the same trace with another bucket of the dim, differs in more than extents: a number, an op. */
 sgl_status sglir_padding_compare(sglir_padding *p, const sglir_graph *other, const char *dim);
 
-/* ---- for the rules (padding_rules.c, padding_ops.c) ---------------------------------------------------------------- */
+/* ---- for the rules (padding_parts.h tells which) ---------------------------------------------------------------- */
 
 /* One node as one dim sees it. */
 typedef struct sglir_padding_view {

@@ -5,7 +5,7 @@
  * what it carries must come through them as it was, or nothing after the loop may use it; from the end on, not even what
  * the turns give. Odd invariant: what a parameter is said to be is a first guess: a body is looked at again until what it
  * yields holds no more than what its parameters do. */
-#include "ir/padding_loops.h"
+#include "ir/padding_parts.h"
 
 static const char *const goes_on =
     "the loop goes on with it where a row is over; keep what was carried: sgl.select(mask of the turn, new, old)";

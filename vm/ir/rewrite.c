@@ -163,7 +163,7 @@ static void copy_op(const visit *v, sglir_id id, id_room *room)
     }
     if (to->status != SGL_OK) return;
     sglir_set_origin_of(to, &from->origins.data[node->origin], from);
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int named_count = sglir_attrs_named(from, node, named);
     sglir_emit_regions(to, (sglir_op)node->op, args, (int)node->arg_count, named, named_count, regions,
                        (int)node->region_count, outs);

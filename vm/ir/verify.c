@@ -292,7 +292,7 @@ static sgl_status check_types(const sglir_graph *g)
 static sgl_status check_wait(const sglir_graph *g, sglir_id id, const uint32_t *uses)
 {
     const sglir_node *wait = sglir_node_at(g, id), *exchange = sglir_maker(g, sglir_arg(g, wait, 0));
-    if (exchange == NULL || !(sglir_ops[exchange->op].flags & SGLIR_EXCHANGE))
+    if (exchange == NULL || !sglir_is_exchange(exchange->op))
         return sglir_verify_fail(g, id, true, SGL_TYPE, "what it waits for is made by no exchange");
     if (exchange->region != wait->region)
         return sglir_verify_fail(g, id, true, SGL_TYPE, "the exchange stands in another region");

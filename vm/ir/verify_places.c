@@ -11,35 +11,11 @@
 
 #include "ir/text.h"
 #include "ir/verify.h"
-
-#define BEFORE_ALL (-1)
-#define AFTER_ALL INT64_MAX
-
-/* Of a value that is stored. Views live and die with their root. */
-typedef struct life {
-    int64_t first, last;
-    int64_t last_use; /* as `last`, before states and feeds were made to outlive their uses */
-    sglir_id root;    /* itself when it is no view */
-} life;
-
-/* What takes bytes for a while: a root, or a node's workspace. */
-typedef struct span {
-    sglir_id value; /* SGLIR_NONE: the workspace of `node` */
-    sglir_id node;
-    int64_t first, last; /* of a root not read: its life says them, once all is known */
-} span;
-
-typedef struct places {
-    const sglir_graph *g;
-    life *lives;              /* per value */
-    SGLCORE_VEC(span) spans;  /* in the order of their first moments */
-    SGLCORE_VEC(span) active; /* during the sweep */
-    int64_t now;
-} places;
+#include "ir/verify_places.h"
 
 /* ---- messages ----------------------------------------------------------------------------------------------- */
 
-static sgl_status fail_value(const places *p, sglir_id id, const char *what)
+static sgl_status fail_value(const sglir_places *p, sglir_id id, const char *what)
 {
     const sglir_value *value = sglir_value_at(p->g, id);
     sglir_id node = value->node != SGLIR_NONE ? value->node : p->g->regions.data[value->region].node;
@@ -48,7 +24,7 @@ static sgl_status fail_value(const places *p, sglir_id id, const char *what)
                              what);
 }
 
-static sgl_status fail_overlap(const places *p, const span *earlier, const span *later)
+static sgl_status fail_overlap(const sglir_places *p, const sglir_span *earlier, const sglir_span *later)
 {
     const sglir_graph *g = p->g;
     sglcore_text what = { 0 };
@@ -76,7 +52,7 @@ static sgl_status fail_overlap(const places *p, const span *earlier, const span 
 
 static int64_t bytes_of(const sglir_graph *g, sglir_id value) { return sglir_bytes(sglir_type_of(g, value)); }
 
-static sgl_status check_place(const places *p, sglir_id id)
+static sgl_status check_place(const sglir_places *p, sglir_id id)
 {
     const sglir_value *value = sglir_value_at(p->g, id);
     int64_t end;
@@ -96,7 +72,7 @@ static sgl_status check_place(const places *p, sglir_id id)
 }
 
 /* A view's elements are where they were: result i of unpack after those before it. */
-static sgl_status check_view(places *p, const sglir_node *node)
+static sgl_status check_view(sglir_places *p, const sglir_node *node)
 {
     const sglir_graph *g = p->g;
     sglir_id arg = sglir_arg(g, node, 0);
@@ -115,10 +91,10 @@ static sgl_status check_view(places *p, const sglir_node *node)
 
 /* ---- lifetimes ---------------------------------------------------------------------------------------------- */
 
-static sgl_status begin_life(places *p, sglir_id id, int64_t first)
+static sgl_status begin_life(sglir_places *p, sglir_id id, int64_t first)
 {
     SGLCORE_TRY(check_place(p, id));
-    p->lives[id] = (life){ .first = first, .last = first, .last_use = first, .root = id };
+    p->lives[id] = (sglir_life){ .first = first, .last = first, .last_use = first, .root = id };
     return SGL_OK;
 }
 
@@ -128,7 +104,7 @@ static bool is_there_before(const sglir_node *node)
     return node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_CONSTANT;
 }
 
-static sgl_status live_region(places *p, sglir_id id);
+static sgl_status live_region(sglir_places *p, sglir_id id);
 
 /* Of a loop: the region that is its turn. */
 static bool is_body(const sglir_graph *g, sglir_id region)
@@ -139,13 +115,13 @@ static bool is_body(const sglir_graph *g, sglir_id region)
     return sglir_is_loop(node) && sglir_body(node) == region;
 }
 
-static sgl_status push_root(places *p, sglir_id value)
+static sgl_status push_root(sglir_places *p, sglir_id value)
 {
-    return sglcore_vec_push(p->g->env, &p->spans, (span){ .value = value, .node = SGLIR_NONE });
+    return sglcore_vec_push(p->g->env, &p->spans, (sglir_span){ .value = value, .node = SGLIR_NONE });
 }
 
 /* The workspace is the node's from its first moment to after its last. */
-static sgl_status push_workspace(places *p, sglir_id id, int64_t begin, int64_t *at)
+static sgl_status push_workspace(sglir_places *p, sglir_id id, int64_t begin, int64_t *at)
 {
     const sglir_node *node = sglir_node_at(p->g, id);
     int64_t end;
@@ -156,25 +132,25 @@ static sgl_status push_workspace(places *p, sglir_id id, int64_t begin, int64_t 
         end > p->g->space_bytes[SGLIR_SPACE_ARENA]) {
         return sglir_verify_fail(p->g, id, true, SGL_TYPE, "its workspace lies outside the arena");
     }
-    return sglcore_vec_push(p->g->env, &p->spans, (span){ .value = SGLIR_NONE, .node = id, .first = begin });
+    return sglcore_vec_push(p->g->env, &p->spans, (sglir_span){ .value = SGLIR_NONE, .node = id, .first = begin });
 }
 
-static sgl_status begin_root(places *p, sglir_id value, int64_t first)
+static sgl_status begin_root(sglir_places *p, sglir_id value, int64_t first)
 {
     SGLCORE_TRY(begin_life(p, value, first));
     return push_root(p, value);
 }
 
-static void extend(places *p, sglir_id id, int64_t last)
+static void extend(sglir_places *p, sglir_id id, int64_t last)
 {
-    life *root = &p->lives[p->lives[id].root];
+    sglir_life *root = &p->lives[p->lives[id].root];
     if (root->last_use < last) root->last_use = last;
     if (root->last < last) root->last = last;
 }
 
 /* A loop's parameters are there from its beginning, and so are the places of a branch's results. After each region comes a
  * moment at which what it yields is read; a loop's body is followed by the loop's own end. */
-static sgl_status live_regions(places *p, const sglir_node *node, int64_t begin)
+static sgl_status live_regions(sglir_places *p, const sglir_node *node, int64_t begin)
 {
     for (uint32_t i = 0; i < node->out_count && node->op == SGLIR_OP_COND; i++)
         SGLCORE_TRY(begin_root(p, node->out_first + i, begin));
@@ -191,7 +167,7 @@ static sgl_status live_regions(places *p, const sglir_node *node, int64_t begin)
 }
 
 /* Gives the node its stretch of time and its results their first moment; *end is its last moment. */
-static sgl_status live_node(places *p, sglir_id id, int64_t *end)
+static sgl_status live_node(sglir_places *p, sglir_id id, int64_t *end)
 {
     const sglir_node *node = sglir_node_at(p->g, id);
     int64_t begin = p->now++, workspace;
@@ -204,7 +180,7 @@ static sgl_status live_node(places *p, sglir_id id, int64_t *end)
         return SGL_OK;
     }
     for (uint32_t i = 0; i < node->out_count; i++) {
-        SGLCORE_TRY(begin_life(p, node->out_first + i, is_there_before(node) ? BEFORE_ALL : *end));
+        SGLCORE_TRY(begin_life(p, node->out_first + i, is_there_before(node) ? SGLIR_BEFORE_ALL : *end));
     }
     if (sglir_is_view(node)) return check_view(p, node);
     for (uint32_t i = 0; i < node->out_count && !is_there_before(node); i++) {
@@ -213,24 +189,18 @@ static sgl_status live_node(places *p, sglir_id id, int64_t *end)
     return SGL_OK;
 }
 
-static bool same_place(const sglir_graph *g, sglir_id a, sglir_id b)
-{
-    const sglir_value *x = sglir_value_at(g, a), *y = sglir_value_at(g, b);
-    return x->space == y->space && x->offset == y->offset && bytes_of(g, a) == bytes_of(g, b);
-}
-
 /* Whether the region makes what it yields for the parameter where that lies. */
-static bool is_turned_in_place(const places *p, sglir_id id, int64_t i)
+static bool is_turned_in_place(const sglir_places *p, sglir_id id, int64_t i)
 {
     const sglir_region *region = &p->g->regions.data[id];
     if (i == 0 || !is_body(p->g, id)) return false; /* the index; what only decides */
     sglir_id turn = p->lives[region->results.data[i - 1]].root;
     const sglir_value *value = sglir_value_at(p->g, turn);
-    return value->node != SGLIR_NONE && value->region == id && same_place(p->g, turn, region->parameters.data[i]);
+    return value->node != SGLIR_NONE && value->region == id && sglir_same_place(p->g, turn, region->parameters.data[i]);
 }
 
 /* Turns the positions of last uses into moments. `ends` has the last moment of each node, and of the region behind. */
-static void end_lives(places *p, sglir_id id, const int64_t *uses, const int64_t *ends)
+static void end_lives(sglir_places *p, sglir_id id, const int64_t *uses, const int64_t *ends)
 {
     const sglir_region *region = &p->g->regions.data[id];
     for (int64_t n = 0; n < region->nodes.count; n++) {
@@ -250,7 +220,7 @@ static void end_lives(places *p, sglir_id id, const int64_t *uses, const int64_t
 
 /* A loop's results come into being at its end, and its body's results and parameters live a moment longer: while one
  * carry is handed on, the others must still be there. */
-static sgl_status live_region(places *p, sglir_id id)
+static sgl_status live_region(sglir_places *p, sglir_id id)
 {
     const sglir_graph *g = p->g;
     const sglir_region *region = &g->regions.data[id];
@@ -262,7 +232,8 @@ static sgl_status live_region(places *p, sglir_id id)
         status = live_node(p, region->nodes.data[n], &ends[n]);
     }
     if (status == SGL_OK) {
-        ends[region->nodes.count] = id == 0 ? AFTER_ALL : p->now + is_body(g, id); /* p->now: the loop's own end */
+        ends[region->nodes.count] =
+            id == 0 ? SGLIR_AFTER_ALL : p->now + is_body(g, id); /* p->now: the loop's own end */
         sglir_last_uses(g, id, uses);
         end_lives(p, id, uses, ends);
     }
@@ -270,8 +241,6 @@ static sgl_status live_region(places *p, sglir_id id)
     sglcore_free(g->env, ends, end_bytes);
     return status;
 }
-
-/* ---- who may share ------------------------------------------------------------------------------------------ */
 
 /* The new value of the state that the input reads; SGLIR_NONE when there is none. */
 static sglir_id update_of(const sglir_graph *g, const sglir_node *input)
@@ -288,165 +257,18 @@ static sglir_id update_of(const sglir_graph *g, const sglir_node *input)
 
 /* What is there before the first node outlives all, but for a state whose update is made in its place: that dies with
  * its last use. Both here and in the sweep such a node may stand in a scan (a constant does), but not in a kernel. */
-static void outlive(places *p)
+static void outlive(sglir_places *p)
 {
     const sglir_graph *g = p->g;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
-        if (!is_there_before(node) || p->lives[node->out_first].first != BEFORE_ALL) continue;
+        if (!is_there_before(node) || p->lives[node->out_first].first != SGLIR_BEFORE_ALL) continue;
         sglir_id value = node->out_first;
         sglir_id update = node->op == SGLIR_OP_INPUT ? update_of(g, node) : SGLIR_NONE;
-        if (update == SGLIR_NONE || p->lives[update].root == value || !same_place(g, value, update)) {
-            p->lives[value].last = AFTER_ALL;
+        if (update == SGLIR_NONE || p->lives[update].root == value || !sglir_same_place(g, value, update)) {
+            p->lives[value].last = SGLIR_AFTER_ALL;
         }
     }
-}
-
-static bool regions_use(const places *p, const sglir_node *node, sglir_id root);
-
-/* Whether a node of the region, or of one in it, uses the value or a view of it, or the region yields it. */
-static bool region_uses(const places *p, sglir_id id, sglir_id root)
-{
-    const sglir_region *region = &p->g->regions.data[id];
-    for (int64_t n = 0; n < region->nodes.count; n++) {
-        const sglir_node *node = sglir_node_at(p->g, region->nodes.data[n]);
-        for (uint32_t i = 0; i < node->arg_count; i++) {
-            if (p->lives[sglir_arg(p->g, node, i)].root == root) return true;
-        }
-        if (sglir_is_control(node) && regions_use(p, node, root)) return true;
-    }
-    for (int64_t i = 0; i < region->results.count; i++) {
-        if (p->lives[region->results.data[i]].root == root) return true;
-    }
-    return false;
-}
-
-static bool regions_use(const places *p, const sglir_node *node, sglir_id root)
-{
-    for (uint32_t r = 0; r < node->region_count; r++) {
-        if (region_uses(p, node->region_first + r, root)) return true;
-    }
-    return false;
-}
-
-/* A value that a loop takes as its carry, in one place with that, and has no other use for, is handed over before the
- * first turn. */
-static void hand_over(places *p)
-{
-    const sglir_graph *g = p->g;
-    for (int64_t n = 0; n < g->nodes.count; n++) {
-        const sglir_node *node = &g->nodes.data[n];
-        for (uint32_t i = 0; sglir_is_loop(node) && i < node->arg_count; i++) {
-            sglir_id root = p->lives[sglir_arg(g, node, i)].root;
-            sglir_id parameter = g->regions.data[sglir_body(node)].parameters.data[i + 1];
-            if (same_place(g, root, parameter) && p->lives[root].last <= p->lives[node->out_first + i].first &&
-                !regions_use(p, node, root))
-                p->lives[root].last = p->lives[parameter].first;
-        }
-    }
-}
-
-typedef enum carry_part { NOT_OF_CARRY, ARGUMENT, PARAMETER, TURN, RESULT } carry_part;
-
-/* The root is parameter i of one of the loop's regions. */
-static bool is_parameter(const places *p, const sglir_node *loop, uint32_t i, sglir_id root)
-{
-    const sglir_value *value = sglir_value_at(p->g, root);
-    return value->node == SGLIR_NONE && value->index == i && value->region - loop->region_first < loop->region_count;
-}
-
-/* Which part of carry i of the loop the root is. */
-static carry_part part_of(const places *p, const sglir_node *loop, uint32_t i, sglir_id root)
-{
-    const sglir_region *body = &p->g->regions.data[sglir_body(loop)];
-    if (loop->out_first + i == root) return RESULT;
-    if (is_parameter(p, loop, i + 1, root)) return PARAMETER;
-    sglir_id turn = p->lives[body->results.data[i]].root;
-    if (turn == root && sglir_value_at(p->g, turn)->node != SGLIR_NONE &&
-        sglir_value_at(p->g, turn)->region == sglir_body(loop)) {
-        return TURN;
-    }
-    return p->lives[sglir_arg(p->g, loop, i)].root == root ? ARGUMENT : NOT_OF_CARRY;
-}
-
-static bool parts_may_share(const places *p, const sglir_node *loop, carry_part a_part, sglir_id a, carry_part b_part,
-                            sglir_id b)
-{
-    if (a_part > b_part) return parts_may_share(p, loop, b_part, b, a_part, a);
-    if (a_part == NOT_OF_CARRY) return false;
-    if (a_part == b_part) return a_part == PARAMETER; /* of what decides, and of the body */
-    if (a_part == ARGUMENT) {                         /* it must die with the handing over */
-        return p->lives[a].last <= p->lives[loop->out_first].first && !regions_use(p, loop, a);
-    }
-    return a_part != PARAMETER || b_part != TURN || p->lives[a].last_use <= p->lives[b].first;
-}
-
-static bool one_carry(const places *p, const sglir_node *loop, sglir_id a, sglir_id b)
-{
-    if (is_parameter(p, loop, 0, a) && is_parameter(p, loop, 0, b)) return true; /* the index, told twice */
-    for (uint32_t i = 0; i < loop->arg_count; i++) {
-        if (parts_may_share(p, loop, part_of(p, loop, i, a), a, part_of(p, loop, i, b), b)) return true;
-    }
-    return false;
-}
-
-/* a is a result of the branch, b what one of the regions makes for it. */
-static bool one_yield(const places *p, const sglir_node *branch, sglir_id a, sglir_id b)
-{
-    if (a - branch->out_first >= branch->out_count) return false;
-    for (uint32_t r = 0; r < branch->region_count; r++) {
-        sglir_id yielded = p->g->regions.data[branch->region_first + r].results.data[a - branch->out_first];
-        if (p->lives[yielded].root == b && sglir_value_at(p->g, b)->region == branch->region_first + r) return true;
-    }
-    return false;
-}
-
-/* Both are of one thing that the loop or branch hands on. */
-static bool handed_on(const places *p, const sglir_node *node, sglir_id a, sglir_id b)
-{
-    if (node == NULL || !same_place(p->g, a, b)) return false;
-    if (sglir_is_loop(node)) return one_carry(p, node, a, b);
-    return node->op == SGLIR_OP_COND && (one_yield(p, node, a, b) || one_yield(p, node, b, a));
-}
-
-/* An exchange that only begins may write over what it reads, though its wait still names that, if nothing else reads it from
- * there on: b is what the exchange makes, a its argument. */
-static bool exchanged_over(const places *p, sglir_id a, sglir_id b)
-{
-    const sglir_graph *g = p->g;
-    const sglir_node *maker = sglir_maker(g, b);
-    if (maker == NULL || !(sglir_ops[maker->op].flags & SGLIR_EXCHANGE) || !same_place(g, a, b)) return false;
-    const sglir_region *region = &g->regions.data[maker->region];
-    bool begun = false, waited = false;
-    for (int64_t n = 0; n < region->nodes.count && !waited; n++) {
-        const sglir_node *node = sglir_node_at(g, region->nodes.data[n]);
-        waited = node->op == SGLIR_OP_WAIT && sglir_arg(g, node, 0) == b;
-        for (uint32_t i = 0; i < node->arg_count && begun && !waited; i++)
-            if (p->lives[sglir_arg(g, node, i)].root == a) return false;
-        if (begun && sglir_is_control(node) && regions_use(p, node, a)) return false;
-        if (begun && waited && p->lives[a].last_use > p->lives[node->out_first].first) return false;
-        begun = begun || node == maker;
-    }
-    return waited;
-}
-
-static const sglir_node *holder(const sglir_graph *g, sglir_id value)
-{
-    sglir_id node = g->regions.data[sglir_value_at(g, value)->region].node;
-    return node == SGLIR_NONE ? NULL : sglir_node_at(g, node);
-}
-
-static bool may_share(const places *p, sglir_id a, sglir_id b)
-{
-    const sglir_graph *g = p->g;
-    double x, y;
-    if (sglir_value_at(g, a)->space == SGLIR_SPACE_CONST && same_place(g, a, b) && sglir_constant_value(g, a, &x) &&
-        sglir_constant_value(g, b, &y)) {
-        return sglir_type_of(g, a)->dtype == sglir_type_of(g, b)->dtype && memcmp(&x, &y, sizeof x) == 0;
-    }
-    return handed_on(p, sglir_maker(g, a), a, b) || handed_on(p, sglir_maker(g, b), a, b) ||
-           handed_on(p, holder(g, a), a, b) || handed_on(p, holder(g, b), a, b) || exchanged_over(p, a, b) ||
-           exchanged_over(p, b, a);
 }
 
 /* ---- the sweep ---------------------------------------------------------------------------------------------- */
@@ -456,7 +278,7 @@ typedef struct range {
     int64_t offset, bytes;
 } range;
 
-static range range_of(const sglir_graph *g, const span *s)
+static range range_of(const sglir_graph *g, const sglir_span *s)
 {
     if (s->value == SGLIR_NONE) {
         const sglir_node *node = sglir_node_at(g, s->node);
@@ -466,28 +288,28 @@ static range range_of(const sglir_graph *g, const span *s)
     return (range){ value->space, value->offset, bytes_of(g, s->value) };
 }
 
-static bool overlap(const sglir_graph *g, const span *a, const span *b)
+static bool overlap(const sglir_graph *g, const sglir_span *a, const sglir_span *b)
 {
     range x = range_of(g, a), y = range_of(g, b);
     return x.space == y.space && x.bytes > 0 && y.bytes > 0 && x.offset < y.offset + y.bytes &&
            y.offset < x.offset + x.bytes;
 }
 
-static sgl_status enter(places *p, span s)
+static sgl_status enter(sglir_places *p, sglir_span s)
 {
     if (s.value != SGLIR_NONE) {
         s.first = p->lives[s.value].first;
         s.last = p->lives[s.value].last;
     }
     for (int64_t i = 0; i < p->active.count;) {
-        span *other = &p->active.data[i];
+        sglir_span *other = &p->active.data[i];
         if (other->last < s.first) {
             *other = p->active.data[--p->active.count];
             continue;
         }
         bool together = other->last > s.first || other->first == s.first;
         bool values = other->value != SGLIR_NONE && s.value != SGLIR_NONE;
-        if (together && overlap(p->g, other, &s) && !(values && may_share(p, other->value, s.value))) {
+        if (together && overlap(p->g, other, &s) && !(values && sglir_may_share(p, other->value, s.value))) {
             return fail_overlap(p, other, &s);
         }
         i++;
@@ -495,12 +317,12 @@ static sgl_status enter(places *p, span s)
     return sglcore_vec_push(p->g->env, &p->active, s);
 }
 
-static sgl_status sweep(places *p)
+static sgl_status sweep(sglir_places *p)
 {
     for (int64_t n = 0; n < p->g->nodes.count; n++) {
         const sglir_node *node = &p->g->nodes.data[n];
-        if (is_there_before(node) && p->lives[node->out_first].first == BEFORE_ALL) {
-            SGLCORE_TRY(enter(p, (span){ .value = node->out_first, .node = SGLIR_NONE }));
+        if (is_there_before(node) && p->lives[node->out_first].first == SGLIR_BEFORE_ALL) {
+            SGLCORE_TRY(enter(p, (sglir_span){ .value = node->out_first, .node = SGLIR_NONE }));
         }
     }
     for (int64_t i = 0; i < p->spans.count; i++) SGLCORE_TRY(enter(p, p->spans.data[i]));
@@ -509,7 +331,7 @@ static sgl_status sweep(places *p)
 
 sgl_status sglir_verify_places(const sglir_graph *g)
 {
-    places p = { .g = g };
+    sglir_places p = { .g = g };
     size_t bytes = (size_t)g->values.count * sizeof *p.lives;
     if (g->arena_lower_bound > g->space_bytes[SGLIR_SPACE_ARENA]) {
         return sglcore_fail(g->env, SGL_TYPE, "the arena has %lld bytes, fewer than live at once: %lld",
@@ -518,7 +340,7 @@ sgl_status sglir_verify_places(const sglir_graph *g)
     p.lives = sglcore_alloc_zero(g->env, bytes);
     sgl_status status = p.lives == NULL && bytes > 0 ? SGL_OUT_OF_MEMORY : live_region(&p, 0);
     if (status == SGL_OK) outlive(&p);
-    if (status == SGL_OK) hand_over(&p);
+    if (status == SGL_OK) sglir_hand_over(&p);
     if (status == SGL_OK) status = sweep(&p);
     sglcore_vec_free(g->env, &p.spans);
     sglcore_vec_free(g->env, &p.active);

@@ -237,7 +237,7 @@ static void captures_in(const sglir_graph *g, sglir_id id, const sglir_node *aro
 
 bool sglir_exchanges(const sglir_graph *g, const sglir_node *node)
 {
-    if (sglir_ops[node->op].flags & SGLIR_EXCHANGE) return true;
+    if (sglir_is_exchange(node->op)) return true;
     for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
         const sglir_region *region = &g->regions.data[node->region_first + r];
         for (int64_t n = 0; n < region->nodes.count; n++) {

@@ -65,8 +65,8 @@ static bool can_cut(const collector *c, const sglir_node *pack)
     return apart;
 }
 
-/* From the end: a backward makes the gradients of the last parameters first, and what is left over, smaller than a bucket, is of
- * the first ones, which come last and are waited for. */
+/* From the end: a backward makes the gradients of the last parameters first, and what is left over, smaller than a
+ * bucket, is of the first ones, which come last and are waited for. */
 static sgl_status cut_sum(collector *c, sglir_id id)
 {
     const sglir_node *sum = sglir_node_at(from(c), id), *pack = pack_of(c, sum);

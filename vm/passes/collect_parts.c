@@ -1,14 +1,15 @@
 /* collect_parts.c -- what ranks gather and hand out in parts: together, and when it is there.
  *
- * In: a graph of one rank in which each parameter is gathered by itself, before its first reader, and each gradient is handed out
- * in parts by itself, where its part is first read. Out: the same exchanges, merged where they are over the same axes and of one
- * dtype, a run of neighbours at a time, of at least plan.bucket bytes (of what is whole):
+ * In: a graph of one rank in which each parameter is gathered by itself, before its first reader, and each gradient is
+ * handed out in parts by itself, where its part is first read. Out: the same exchanges, merged where they are over the
+ * same axes and of one dtype, a run of neighbours at a time, of at least plan.bucket bytes (of what is whole):
  *   early   what is handed out, and gathers of what the step has made: as soon as the last of the run is there
  *   late    gathers of what is there from the beginning: before the first reader of the first of the run
- * What stands between an exchange and what it is made of (casts, transposes) goes with it. Nothing is packed: each member of a
- * merged exchange is read and written where it lies. Bodies of loops, over micro-batches above all, and branches are each done
- * by themselves. Odd invariant: runs follow from the graph's order and from bytes that all ranks have alike: of the value before
- * anything of it was split, also over axes that the exchange leaves as they are, along which parts may be uneven. */
+ * What stands between an exchange and what it is made of (casts, transposes) goes with it. Nothing is packed: each
+ * member of a merged exchange is read and written where it lies. Bodies of loops, over micro-batches above all, and
+ * branches are each done by themselves. Odd invariant: runs follow from the graph's order and from bytes that all ranks
+ * have alike: of the value before anything of it was split, also over axes that the exchange leaves as they are, along
+ * which parts may be uneven. */
 #include "passes/collect_parts.h"
 
 #include <string.h>
@@ -61,7 +62,7 @@ typedef struct merger {
 static const sglir_graph *from(const merger *m) { return m->rewrite.from; }
 static const sglir_node *node_at(const merger *m, sglir_id node) { return sglir_node_at(from(m), node); }
 
-/* ---- what there is -------------------------------------------------------------------------------------------------- */
+/* ---- what there is ----------------------------------------------------------------------------------------------- */
 
 typedef struct reading {
     merger *m;
@@ -104,8 +105,8 @@ static bool goes_along(const sglir_node *node)
            node->op == SGLIR_OP_UNPACK;
 }
 
-/* The node that makes, but for what goes along, what the exchange reads; SGLIR_NONE: an input, or what comes from outside of the
- * region. */
+/* The node that makes, but for what goes along, what the exchange reads; SGLIR_NONE: an input, or what comes from
+ * outside of the region. */
 static sglir_id source_of(const merger *m, const sglir_node *exchange)
 {
     for (const sglir_node *node = exchange;;) {
@@ -129,8 +130,8 @@ static bool is_split(const sglir_type *type)
     return split;
 }
 
-/* What is split over other axes too has other bytes on other ranks. Where nobody told of what it is a part, it counts as a full
- * bucket. */
+/* What is split over other axes too has other bytes on other ranks. Where nobody told of what it is a part, it counts
+ * as a full bucket. */
 static int64_t whole_bytes(const merger *m, const sglir_node *exchange)
 {
     const sglir_id read = sglir_arg(from(m), exchange, 0), made = exchange->out_first;
@@ -163,7 +164,7 @@ static sgl_status add_item(merger *m, sglir_id id)
     return sglcore_vec_push(m->context->env, &m->at->items, made);
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 /* In the order in which they can be: stable, few, and nearly in order. */
 static void sort_items(merger *m)
@@ -220,7 +221,7 @@ static sgl_status put(merger *m, item *x)
     return SGL_OK;
 }
 
-/* ---- the new graph ---------------------------------------------------------------------------------------------------- */
+/* ---- the new graph ----------------------------------------------------------------------------------------------- */
 
 /* What goes along between its source and the exchange, and an input, makers first. */
 static sgl_status emit_needs(merger *m, const sglir_node *exchange)

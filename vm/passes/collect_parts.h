@@ -1,4 +1,5 @@
-/* collect_parts.h -- the second half of the pass `collect`: exchanges of parts, merged. collect.c calls it with what it made. */
+/* collect_parts.h -- the second half of the pass `collect`: exchanges of parts, merged. collect.c calls it with what it
+ * made. */
 #ifndef SGLPASS_COLLECT_PARTS_H
 #define SGLPASS_COLLECT_PARTS_H
 

@@ -1,14 +1,16 @@
-/* compress.c -- gradients that the plan's `compress` names are exchanged in fewer bytes, and what that loses is sent later (error
- * feedback; Seide et al., Interspeech 2014; Karimireddy et al., arXiv:1901.09847).
+/* compress.c -- gradients that the plan's `compress` names are exchanged in fewer bytes, and what that loses is sent
+ * later (error feedback; Seide et al., Interspeech 2014; Karimireddy et al., arXiv:1901.09847).
  *
- * In: the outer grads of a graph over the whole batch; plan->compress. Out: of each gradient g of a parameter w, over n ranks,
+ * In: the outer grads of a graph over the whole batch; plan->compress. Out: of each gradient g of a parameter w, over n
+ * ranks,
  *   x = terms(g) + residual        [n, ...], each rank has its own place: what it would add to the sum
  *   q = encode(x)                  in blocks along the last dimension
  *   s = sum of decode(q)           q laid out so that each rank has all ranks' codes of its part, the sum in g's dtype, in order
  *   y = decode(encode(s))          gathered; where w's states are split over these axes each rank keeps its part of s
  *   residual' = x - decode(q), and s - y on the rank whose part it is
- * The residual is a state, "~residual/" and w's name. Which exchanges that takes is left to shard, as of everything; y stands for g
- * in all that used it. Odd invariant: on one rank nothing is lost: what is left of other ranks' residuals is paid at once. */
+ * The residual is a state, "~residual/" and w's name. Which exchanges that takes is left to shard, as of everything; y
+ * stands for g in all that used it. Odd invariant: on one rank nothing is lost: what is left of other ranks' residuals
+ * is paid at once. */
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +46,7 @@ typedef struct gradient {
     int8_t states[SGLIR_AXIS_COUNT];
 } gradient;
 
-/* ---- how a gradient is cut ------------------------------------------------------------------------------------------- */
+/* ---- how a gradient is cut --------------------------------------------------------------------------------------- */
 
 /* Rows end before the last dimension that other axes split; what follows is cut into blocks that lie within its parts. */
 static void cut_blocks(gradient *w, const int8_t at[SGLIR_AXIS_COUNT])
@@ -104,7 +106,7 @@ static void follow_states(gradient *w, const sglplan *plan, const char *name)
     }
 }
 
-/* ---- views ------------------------------------------------------------------------------------------------------------- */
+/* ---- views ------------------------------------------------------------------------------------------------------- */
 
 static int view_dims(const gradient *w, int64_t lead, int64_t *dims)
 {
@@ -148,7 +150,7 @@ static sglir_id from_view(const gradient *w, sglir_id x, int64_t lead)
     return sglir_reshape(w->to, x, rank, dims);
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 /* Over all axes along dim; or, dim -1, along none but those where the states are kept in parts. */
 static sglir_id lay(const gradient *w, sglir_id x, int dim)
@@ -228,7 +230,7 @@ static sglir_id compress(gradient *w, sglir_id g, const char *name, sglir_id *re
     return y;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status check_gradient(const compressor *c, const sglir_type *type, const char *name, sglir_id parameter)
 {
@@ -297,24 +299,17 @@ static bool compress_rule(sglir_rewrite *rewrite, sglir_id id)
 /* A pattern that names nothing is nearly always a misspelling, in a graph that has gradients. */
 static sgl_status check_patterns(const sglpass_context *context, const sglir_graph *g)
 {
-    const char *names[64], *pattern;
+    const char *pattern;
     uint64_t all = 0, named;
-    int listed = 0;
     size_t length;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") != SGL_PARAMETER) continue;
-        const char *name = sglir_attr_string(g, node, "name");
-        sglplan_compress_of(context->plan, name, &named);
+        sglplan_compress_of(context->plan, sglir_attr_string(g, node, "name"), &named);
         all |= named;
-        if (listed < 64) names[listed++] = name;
     }
     for (int i = 0; sglplan_compress_entry(context->plan, i, &pattern, &length); i++) {
-        char text[64], hint[SGLCORE_HINT_ROOM];
-        if (all >> i & 1) continue;
-        snprintf(text, sizeof text, "%.*s", (int)length, pattern);
-        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: compress: '%.*s' names no parameter%s",
-                            (int)length, pattern, sglcore_hint(text, names, listed, hint));
+        if ((all >> i & 1) == 0) return sglpass_fail_unnamed(context, g, "compress", pattern, length);
     }
     return SGL_OK;
 }

@@ -81,7 +81,7 @@ static sglir_id emit_turned_reduction(emitter *e, const sglir_node *node, sglir_
 {
     const sglir_graph *from = e->f->g;
     int rank = sglir_type_of(from, sglir_arg(from, node, 0))->rank;
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(from, node, named);
     int64_t axes[SGL_MAX_RANK], back[SGL_MAX_RANK], left[SGL_MAX_RANK];
     named[0].i = turn_axes(&named[0], order, rank, axes);
@@ -109,11 +109,11 @@ static sglir_id emit_computation(emitter *e, const sglir_node *node, uint32_t in
     for (uint32_t i = 0; i < node->arg_count; i++) args[i] = emit_turned(e, sglir_arg(from, node, i));
     int64_t order[SGL_MAX_RANK], back[SGL_MAX_RANK];
     if (!turn_of(e, index_of(e, sglir_arg(from, node, 0)), order)) {
-        sglir_named named[16];
+        sglir_named named[SGLIR_MOST_ATTRS];
         return emit_op(e, node, args, named, sglir_attrs_named(from, node, named));
     }
     if (sglir_ops[node->op].flags & SGLIR_REDUCTION) return emit_turned_reduction(e, node, args[0], order);
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int rank = sglir_type_of(from, node->out_first)->rank;
     e->turned[index] = emit_op(e, node, args, named, sglir_attrs_named(from, node, named));
     for (int i = 0; i < rank; i++) back[order[i]] = i;
@@ -131,7 +131,7 @@ static sglir_id emit_plain(emitter *e, sglir_id value)
     if (sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION)) {
         id = emit_computation(e, node, index);
     } else {
-        sglir_named named[16];
+        sglir_named named[SGLIR_MOST_ATTRS];
         int count = sglir_attrs_named(from, node, named);
         size_t bytes = node->arg_count * sizeof(sglir_id);
         sglir_id *args = sglcore_alloc(e->f->env, bytes);

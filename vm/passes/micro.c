@@ -56,7 +56,7 @@ static bool pays_before(const sglpass_micro *m, const sglir_node *node, const sg
         if (m->values[node->out_first + r].whole_uses > 0)
             after += sglpass_even_bytes(m->context->plan, m->from, node->out_first + r);
     }
-    if (sglir_ops[node->op].flags & SGLIR_EXCHANGE) return node->op != SGLIR_OP_REDUCE_SCATTER;
+    if (sglir_is_exchange(node->op)) return node->op != SGLIR_OP_REDUCE_SCATTER;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         if (uses[i].mode == SGLPASS_USE_LOCAL && m->values[uses[i].value].whole_uses == 0)
             before += sglpass_even_bytes(m->context->plan, m->from, uses[i].value);

@@ -38,6 +38,28 @@ static void set_origin(emitter *e, sglir_id value)
     sglir_set_origin_made(e->to, e->m->from, node, e->rewrite.pass);
 }
 
+/* What the ranks' parts of a micro-batch are parts of: the micro-batch of all of them, which has so many times fewer rows. Where that
+ * does not come out even (rows and what ranks split for another reason lie in one dimension), nobody says. */
+static void tell(emitter *e, sglir_id value, sglir_id made)
+{
+    const sglir_whole *of = sglir_whole_of(e->m->from, value);
+    if (of == NULL || e->to->status != SGL_OK) return;
+    const sglir_type *from = type_from(e, value), *to = sglir_type_of(e->to, made);
+    sglir_whole whole = *of;
+    if (from->rank != to->rank) return;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (axis != SGLIR_AXIS_MICRO && from->sharded[axis] != to->sharded[axis]) return;
+    }
+    for (int dim = 0; dim < from->rank; dim++) {
+        if (from->dims[dim] == to->dims[dim]) continue;
+        const bool even = whole.dims[dim] % e->m->parts == 0 && whole.starts[dim] % e->m->parts == 0;
+        if (to->dims[dim] * e->m->parts != from->dims[dim] || !even) return;
+        whole.dims[dim] /= e->m->parts;
+        whole.starts[dim] /= e->m->parts;
+    }
+    sglir_set_whole(e->to, made, &whole);
+}
+
 /* ---- in a loop ------------------------------------------------------------------------------------------------ */
 
 /* index * size: where the micro-batch begins. */
@@ -59,7 +81,9 @@ static sglir_id slice(emitter *e, sglir_id value, int dim)
     const sglir_id args[] = { e->rewrite.map[value], start_at(e, size) };
     const sglir_named attrs[] = { SGLIR_I("axis", dim), SGLIR_I("size", size),
                                   SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
-    return sglir_emit(e->to, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 3, NULL);
+    sglir_id made = sglir_emit(e->to, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 3, NULL);
+    tell(e, value, made);
+    return made;
 }
 
 /* What a sum or a row of parts starts from; `partial`: as terms of one, which owe its sum. */
@@ -79,7 +103,9 @@ static sglir_id zeros(emitter *e, sglir_id value, bool partial)
     }
     const sglir_named wide[] = { SGLIR_INTS("dims", type->rank, type->dims),
                                  SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
-    return sglir_emit(e->to, SGLIR_OP_BROADCAST, &zero, 1, wide, split ? 2 : 1, NULL);
+    sglir_id made = sglir_emit(e->to, SGLIR_OP_BROADCAST, &zero, 1, wide, split ? 2 : 1, NULL);
+    tell(e, value, made);
+    return made;
 }
 
 /* The value as the use wants it. */
@@ -104,7 +130,7 @@ static sglir_id take(emitter *e, const sglpass_micro_use *use)
 static bool hides_dim(const int64_t *dims, int dim) { return dims[dim] == 1 || (dim > 0 && dims[dim - 1] == 1); }
 
 /* Attributes with the local extent, and with the layout where it does not follow from the arguments. */
-static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sglir_named named[16],
+static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sglir_named named[SGLIR_MOST_ATTRS],
                        int64_t dims[SGL_MAX_RANK], int64_t layout[SGLIR_AXIS_COUNT])
 {
     int count = sglir_attrs_named(e->m->from, node, named);
@@ -183,11 +209,13 @@ static void gather(emitter *e, sglir_id value)
     }
     if (v->form == SGLPASS_MICRO_PARTIAL) {
         e->carry[target] = sglir_emit(e->to, SGLIR_OP_ACCUMULATE, args, 2, NULL, 0, NULL);
+        tell(e, target, e->carry[target]);
         return;
     }
     const sglir_named axis = SGLIR_I("axis", v->dim);
     args[2] = start_at(e, part_of(e, value, v->dim));
     e->carry[value] = sglir_emit(e->to, SGLIR_OP_DYNAMIC_UPDATE, args, 3, &axis, 1, NULL);
+    tell(e, value, e->carry[value]);
 }
 
 /* The node with local extents; its arguments as `uses` say. */
@@ -200,7 +228,7 @@ static sgl_status emit_local(emitter *e, sglir_id id, const sglpass_micro_use *u
     SGLCORE_TRY(sglcore_vec_reserve(e->m->env, &e->ids, (int64_t)node->arg_count + node->out_count));
     for (uint32_t i = 0; i < node->arg_count; i++) e->ids.data[i] = take(e, &uses[i]);
     sglir_id *args = e->ids.data, *outs = args + node->arg_count;
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int64_t dims[SGL_MAX_RANK], layout[SGLIR_AXIS_COUNT];
     int count = local_attrs(e, node, dim, is_own_dim(e, uses, node->arg_count), named, dims, layout);
     sglir_set_origin_of(e->to, &from->origins.data[node->origin], from);
@@ -211,10 +239,8 @@ static sgl_status emit_local(emitter *e, sglir_id id, const sglpass_micro_use *u
     if (dim >= 0) outs[0] = move_iota(e, node, dim, outs[0]);
     for (uint32_t r = 0; r < node->out_count; r++) {
         sglir_id value = node->out_first + r;
-        const sglir_whole *whole = sglir_whole_of(from, value);
         e->local[value] = outs[r];
-        if (whole && sglir_same_shape(sglir_type_of(from, value), sglir_type_of(e->to, outs[r])))
-            sglir_set_whole(e->to, outs[r], whole);
+        tell(e, value, outs[r]);
         check_result(e, id, outs[r], e->m->values[value].dim);
     }
     for (uint32_t r = 0; r < node->out_count; r++) gather(e, node->out_first + r);
@@ -275,6 +301,7 @@ static sgl_status emit_inside(emitter *e, sglir_id region)
 /* What is made anew: in its place when it is whole, else local. */
 static void put_made(emitter *e, sglir_id value, sglir_id made)
 {
+    tell(e, value, made);
     if (e->m->values[value].form == SGLPASS_MICRO_WHOLE)
         e->rewrite.map[value] = made;
     else
@@ -312,7 +339,7 @@ static sgl_status emit_around(emitter *e, sglir_id id, const sglir_id *args, sgl
     regions[1] = regions[0] + 1;
     SGLCORE_TRY(sglir_status(e->to));
     for (uint32_t r = 0; r < node->region_count; r++) SGLCORE_TRY(emit_region(e, node, r, regions[r], args));
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(from, node, named);
     sglir_set_origin_of(e->to, &from->origins.data[node->origin], from);
     sglir_emit_regions(e->to, (sglir_op)node->op, args, (int)node->arg_count, named, count, regions,
@@ -368,7 +395,11 @@ static sgl_status begin_loop(emitter *e, sglir_id *region)
     SGLCORE_TRY(sglcore_vec_reserve(env, &e->ids, e->types.count));
     *region = sglir_region_begin(e->to, e->types.data, (int)e->types.count, e->ids.data);
     e->index = e->ids.data[0];
-    for (int64_t i = 0; i < e->gathered.count; i++) e->carry[e->gathered.data[i]] = e->ids.data[i + 1];
+    SGLCORE_TRY(sglir_status(e->to));
+    for (int64_t i = 0; i < e->gathered.count; i++) {
+        e->carry[e->gathered.data[i]] = e->ids.data[i + 1];
+        tell(e, e->gathered.data[i], e->ids.data[i + 1]);
+    }
     return sglir_status(e->to);
 }
 
@@ -386,7 +417,11 @@ static sgl_status emit_loop(emitter *e)
     const sglir_named steps = SGLIR_I("steps", e->m->parts);
     if (count > 0) set_origin(e, e->gathered.data[0]);
     sglir_emit_regions(e->to, SGLIR_OP_SCAN, e->ids.data, count, &steps, 1, &region, 1, e->ids.data);
-    for (int i = 0; i < count; i++) e->rewrite.map[e->gathered.data[i]] = e->ids.data[i];
+    SGLCORE_TRY(sglir_status(e->to));
+    for (int i = 0; i < count; i++) {
+        e->rewrite.map[e->gathered.data[i]] = e->ids.data[i];
+        tell(e, e->gathered.data[i], e->ids.data[i]);
+    }
     return sglir_status(e->to);
 }
 

@@ -5,8 +5,6 @@
  * which says what bears a partial argument. Out: the forms of what the nodes make, and how they take their arguments.
  * Nodes with regions are micro_region.c's, which asks here about the nodes within. Odd invariant: a form says how a value
  * can be made, not that it is needed so; a node that no rule fits takes whole values and stands outside of the loops. */
-#include <string.h>
-
 #include "passes/micro.h"
 
 /* ---- splits ------------------------------------------------------------------------------------------------- */
@@ -91,32 +89,21 @@ static bool split_node(sglpass_micro *m, const sglir_node *node, sglpass_micro_u
 
 /* ---- sums that are owed -------------------------------------------------------------------------------------- */
 
-static bool in_group(const char *group, size_t length, uint32_t arg)
-{
-    for (size_t i = 0; i < length; i++) {
-        if (group[i] == '*' || (uint32_t)(group[i] - '0') == arg) return true;
-    }
-    return false;
-}
-
 /* Whether the node is linear in just those arguments that are partial, or zeros that may become so. */
 static bool bears_partial(const sglpass_micro *m, const sglir_node *node, const sglpass_micro_use *uses)
 {
-    const char *group = sglir_ops[node->op].linear;
     if (node->op == SGLIR_OP_CAST && !sglcore_dtype_is_float((sgl_dtype)sglir_attr_int(m->from, node, "to")))
         return false;
     bool fills = node->op == SGLIR_OP_PAD || node->op == SGLIR_OP_WINDOWS;
     if (fills && sglir_attr_float(m->from, node, "value") != 0) return false;
-    while (*group != '\0') {
-        size_t length = strcspn(group, "|");
+    for (const char *group = sglir_ops[node->op].linear; *group; group = sglir_linear_next(group)) {
         bool fits = true;
         for (uint32_t i = 0; i < node->arg_count && fits; i++) {
             const sglpass_micro_value *value = &m->values[uses[i].value];
             bool partial = value->form == SGLPASS_MICRO_PARTIAL;
-            fits = in_group(group, length, i) ? partial || value->zero : !partial;
+            fits = sglir_linear_has(group, i) ? partial || value->zero : !partial;
         }
         if (fits) return true;
-        group += length + (group[length] == '|');
     }
     return false;
 }

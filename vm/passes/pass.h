@@ -24,6 +24,8 @@ typedef struct sglpass_context {
     /* Parameters, by the hash of their names, of which it was said that no gradient reaches them; what is in it is not said
      * again. NULL: nobody remembers beyond one graph. */
     sglcore_map *warned;
+    /* For `stages`: the graph as rank 0 has it there, where parts are uneven; NULL: as this rank has it. */
+    const sglir_graph *first;
     bool *changed; /* where the pass says whether its result differs from what came in; NULL: nobody asks */
 } sglpass_context;
 
@@ -62,6 +64,11 @@ sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list,
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out);
 /* Of a value that is split over ranks what a part has if all are as large (even.c). */
 double sglpass_even_bytes(const sglplan *plan, const sglir_graph *g, sglir_id value);
+/* Whether all parts are as large as each other. */
+bool sglpass_is_even(const sglplan *plan, const sglir_graph *g);
+/* INVALID_ARGUMENT: the pattern of the plan's field names no parameter of the graph; with the nearest one. (pipeline.c) */
+sgl_status sglpass_fail_unnamed(const sglpass_context *context, const sglir_graph *g, const char *field,
+                                const char *pattern, size_t length);
 /* All bytes of a placed graph, of all spaces. */
 int64_t sglpass_bytes(const sglir_graph *placed);
 

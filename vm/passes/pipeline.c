@@ -169,14 +169,14 @@ static sgl_status run_one(const sglpass_context *context, int number, const sglp
 static sgl_status check_names(sglcore_env *env, const char *what, const char *list, bool left_out)
 {
     for (const char *at = list + strspn(list, ", "); *at; at += strspn(at, ", ")) {
-        const char *names[16];
+        const char *names[sizeof sglpass_pipeline / sizeof *sglpass_pipeline];
         char name[64];
         int count = 0;
         size_t length = strcspn(at, ", ");
         snprintf(name, sizeof name, "%.*s", (int)length, at);
         at += length;
         bool known = strcmp(name, "all") == 0;
-        for (const sglpass *pass = sglpass_pipeline; pass->name && count < 16; pass++) {
+        for (const sglpass *pass = sglpass_pipeline; pass->name; pass++) {
             names[count++] = pass->name;
             if (strcmp(pass->name, name) != 0) continue;
             known = true;
@@ -189,6 +189,22 @@ static sgl_status check_names(sglcore_env *env, const char *what, const char *li
                             sglcore_hint(name, names, count, hint));
     }
     return SGL_OK;
+}
+
+sgl_status sglpass_fail_unnamed(const sglpass_context *context, const sglir_graph *g, const char *field,
+                                const char *pattern, size_t length)
+{
+    const char *names[64];
+    char text[64], hint[SGLCORE_HINT_ROOM];
+    int listed = 0;
+    for (int64_t n = 0; n < g->nodes.count && listed < (int)(sizeof names / sizeof *names); n++) {
+        const sglir_node *node = &g->nodes.data[n];
+        if (node->op == SGLIR_OP_INPUT && sglir_attr_int(g, node, "role") == SGL_PARAMETER)
+            names[listed++] = sglir_attr_string(g, node, "name");
+    }
+    snprintf(text, sizeof text, "%.*s", (int)length, pattern);
+    return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: %s: '%.*s' names no parameter%s", field, (int)length,
+                        pattern, sglcore_hint(text, names, listed, hint));
 }
 
 static sgl_status check_asked(const sglpass_context *context)
@@ -213,28 +229,67 @@ static bool is_left_out(const sglpass_context *context, const sglpass *pass)
            (sglplan_disables(context->plan, pass->name) || sglcore_knob_lists(SGLCORE_KNOB_DISABLE, pass->name));
 }
 
+/* The graph before the pass of number `end` as rank 0 has it, of `logical`, which `shard` was given: ranks with uneven parts decide by
+ * it what all must decide alike. *out NULL: parts are even, or this is as rank 0. */
+static sgl_status run_as_first(const sglpass_context *given, const sglpass *list, int end, const sglir_graph *logical,
+                               const sglir_graph *own, sglir_graph **out)
+{
+    sglpass_context context = *given;
+    sglplan_coordinate at = sglplan_mesh_coordinate(given->plan, given->rank);
+    int first = 0;
+    at.at[SGLIR_AXIS_PP] = 0; /* before `stages` all along pp have the same */
+    context.rank = 0;
+    context.changed = NULL;
+    if (sglplan_mesh_rank(given->plan, &at) == 0 || sglpass_is_even(given->plan, own)) return SGL_OK;
+    while (list[first].run != sglpass_shard) first++;
+    for (int i = first; i < end; i++) {
+        sglir_graph *next = NULL;
+        const sgl_status status = list[i].run(&context, *out ? *out : logical, &next);
+        sglir_graph_free(*out);
+        *out = next;
+        SGLCORE_TRY(status);
+    }
+    return SGL_OK;
+}
+
 /* From the pass of number `first` on. *out NULL: all were left out. kept: where the graph goes that recompute was given,
  * unless that is `in`; NULL: nobody wants it. */
-static sgl_status run_range(const sglpass_context *context, const sglpass *list, int first, const sglir_graph *in,
+static sgl_status run_range(const sglpass_context *given, const sglpass *list, int first, const sglir_graph *in,
                             const char *until, sglir_graph **out, sglir_graph **kept)
 {
-    const sglir_graph *now = in;
-    sglir_graph *made = NULL;
-    for (int i = first; list[i].name; i++) {
-        if (!is_left_out(context, &list[i])) {
+    const bool staged = sglplan_is_staged(given->plan);
+    const sglir_graph *now = in, *logical = NULL;
+    sglir_graph *made = NULL, *owned = NULL, *as_first = NULL; /* owned: logical, unless that is `in` */
+    sgl_status status = SGL_OK;
+    for (int i = first; list[i].name && status == SGL_OK; i++) {
+        if (!is_left_out(given, &list[i])) {
             sglir_graph *next = NULL;
-            sgl_status status = run_one(context, i + 1, &list[i], now, &next);
-            if (kept && list[i].run == sglpass_recompute)
+            sglpass_context context = *given;
+            if (list[i].run == sglpass_stages_split && logical)
+                status = run_as_first(given, list, i, logical, now, &as_first);
+            context.first = as_first;
+            if (status == SGL_OK) status = run_one(&context, i + 1, &list[i], now, &next);
+            if (staged && list[i].run == sglpass_shard) {
+                logical = now;
+                owned = made;
+            } else if (kept && list[i].run == sglpass_recompute) {
                 *kept = made;
-            else
+            } else {
                 sglir_graph_free(made);
-            if (status != SGL_OK) return status;
+            }
             now = made = next;
+        }
+        if (list[i].run == sglpass_stages_split) {
+            sglir_graph_free(owned);
+            sglir_graph_free(as_first);
+            owned = as_first = NULL;
+            logical = NULL;
         }
         if (until && strcmp(until, list[i].name) == 0) break;
     }
+    sglir_graph_free(owned);
     *out = made;
-    return SGL_OK;
+    return status;
 }
 
 /* ---- a bound on memory ------------------------------------------------------------------------------------------------ */

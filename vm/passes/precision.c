@@ -127,7 +127,7 @@ static void emit_node(sglpass_narrowing *p, sglir_id id, bool narrow, sglir_id *
     const sglir_graph *g = p->rewrite.from;
     const sglir_node *node = sglir_node_at(g, id);
     sglpass_width width = sglpass_width_of((sglir_op)node->op);
-    sglir_named attrs[16];
+    sglir_named attrs[SGLIR_MOST_ATTRS];
     bool same = true;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         sglir_id value = sglir_arg(g, node, i);

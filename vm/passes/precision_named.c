@@ -9,8 +9,6 @@
 #include "passes/precision.h"
 #include "plan/layout.h"
 
-enum { MOST_PATTERNS = 64 };
-
 /* The name itself, or a module around it; "" is the name of what stands in the model itself. */
 static bool is_within(const char *pattern, size_t length, const char *name)
 {
@@ -48,7 +46,7 @@ bool sglpass_precision_keeps(sglpass_narrowing *p, const sglir_node *node)
     const char *at = p->plan->wide, *pattern;
     size_t length;
     bool keeps = false;
-    for (int i = 0; i < MOST_PATTERNS && next_pattern(&at, &pattern, &length); i++) {
+    for (int i = 0; i < SGLPLAN_MOST_PATTERNS && next_pattern(&at, &pattern, &length); i++) {
         if (!is_named(p, node, pattern, length)) continue;
         p->named |= UINT64_C(1) << i;
         keeps = true;
@@ -61,8 +59,8 @@ sgl_status sglpass_precision_check_named(const sglpass_narrowing *p)
     const char *at = p->plan->wide, *pattern;
     size_t length;
     for (int i = 0; p->learns && p->narrow != SGL_F32 && next_pattern(&at, &pattern, &length); i++) {
-        if (i == MOST_PATTERNS)
-            return sglcore_fail(p->env, SGL_LIMIT, "plan: wide has more than %d patterns", (int)MOST_PATTERNS);
+        if (i == SGLPLAN_MOST_PATTERNS)
+            return sglcore_fail(p->env, SGL_LIMIT, "plan: wide has more than %d patterns", SGLPLAN_MOST_PATTERNS);
         if (p->named >> i & 1) continue;
         return sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
                             "plan: precision: '%.*s' names no module and no parameter whose ops would be narrow",

@@ -34,7 +34,7 @@ static sgl_status mark_module(sglpass_again *s, const char *path, uint8_t *hande
         if (!s->node[id].live || s->node[id].backward) continue;
         const sglir_node *node = sglpass_again_at(s, id);
         bool inside = stands_within(s, id, path), view = sglpass_again_shows(node) && handed[node->out_first];
-        const bool exchanged = (sglir_ops[node->op].flags & SGLIR_EXCHANGE) != 0; /* is kept (recompute_again.c) */
+        const bool exchanged = sglir_is_exchange(node->op); /* is kept (recompute_again.c) */
         for (uint32_t k = 0; inside && !exchanged && k < node->out_count; k++) {
             sglpass_again_value *value = &s->value[node->out_first + k];
             if (value->stored && !value->leaves && !handed[node->out_first + k]) value->again = s->any = true;

@@ -45,7 +45,7 @@ static void find_reads(regatherer *r, const sglir_node *node)
     if (sglir_is_control(node)) sglir_each_capture(from(r), node, push_read, r);
 }
 
-/* ---- what is gathered, and who reads it ------------------------------------------------------------------------------ */
+/* ---- what is gathered, and who reads it -------------------------------------------------------------------------- */
 
 /* It goes with its argument: made again it costs next to nothing. */
 static bool goes_along(const sglir_node *node)
@@ -121,7 +121,7 @@ static bool is_gathered_again(const regatherer *r, sglir_id value)
     return r->first_backward[whole] > r->last_forward[whole];
 }
 
-/* ---- the new graph ---------------------------------------------------------------------------------------------------- */
+/* ---- the new graph ----------------------------------------------------------------------------------------------- */
 
 static void swap(regatherer *r, sglir_id value)
 {

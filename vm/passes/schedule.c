@@ -4,52 +4,22 @@
  * worse one than the given. A unit of work is a node with the views of its results; inputs come first, constants before
  * their first user. What writes a state's new value comes after all that reads the old one, where that is possible, so
  * that `memory` can write it in place. What ranks exchange stays in the order in which it stood: on ranks whose parts
- * have other bytes another order may be the best, and all must exchange in one; then they begin early and are waited for late
- * (schedule_waits.c). Odd invariant: only the lists of nodes in
- * the regions change; ids stay, so a user's id is still larger than its makers'. */
-#include "passes/alias.h"
-#include "passes/pass.h"
-#include "passes/schedule_order.h"
+ * have other bytes another order may be the best, and all must exchange in one; then they begin early and are waited
+ * for late (schedule_waits.c). Odd invariant: till then only the lists of nodes in the regions change; ids stay, so a
+ * user's id is still larger than its makers'. */
+#include "passes/schedule_parts.h"
 #include "passes/schedule_waits.h"
 
-enum { NONE = INT32_MAX };
-
-typedef struct edge {
-    uint32_t from, to;
-} edge;
-typedef SGLCORE_VEC(edge) edge_list;
-
-typedef struct scheduler {
-    const sglpass_context *context;
-    sglcore_env *env;
-    sglir_graph *g;
-    sglpass_view *views;
-    uint8_t *scratch;            /* per value */
-    uint8_t *transient;          /* per value: 1 when a node makes it in the arena */
-    uint8_t *listed;             /* per node: stands in the new list */
-    uint32_t *unit_of;           /* per node; NONE: inputs, constants, and views of what no unit makes */
-    uint32_t *buffer_of;         /* per value; NONE: not one of this region's */
-    uint32_t *reader;            /* per value: the last unit that was seen to read it */
-    uint32_t *uses;              /* per value */
-    int64_t *peaks;              /* per region: bytes of its body */
-    sglir_id region;             /* at hand, with all that follows */
-    SGLCORE_VEC(sglir_id) units; /* their nodes, views apart */
-    SGLCORE_VEC(int64_t) bytes;  /* per buffer */
-    edge_list next, makes, reads, over, followers; /* over: the unit, then the pair as an edge of its own */
-    SGLCORE_VEC(sglir_id) list;                    /* the new order of nodes */
-    sglcore_arena arena;
-} scheduler;
-
-static const sglir_node *node_at(const scheduler *s, sglir_id node) { return &s->g->nodes.data[node]; }
+static const sglir_node *node_at(const sglpass_scheduler *s, sglir_id node) { return &s->g->nodes.data[node]; }
 static bool is_leaf(const sglir_node *node) { return node->op == SGLIR_OP_INPUT || node->op == SGLIR_OP_CONSTANT; }
 
 /* ---- what lies in the arena ------------------------------------------------------------------------------------ */
 
 enum { DEEPEST_CHAIN = 16 };
 
-/* Whether the value, or what it may be written over, one after the other, leads back to a node that reads `old` and may be
- * written over that. If so, all of these will lie in its place. */
-static bool leads_to(scheduler *s, sglir_id old, sglir_id value, int depth)
+/* Whether the value, or what it may be written over, one after the other, leads back to a node that reads `old` and may
+ * be written over that. If so, all of these will lie in its place. */
+static bool leads_to(sglpass_scheduler *s, sglir_id old, sglir_id value, int depth)
 {
     const sglir_value *made = sglir_value_at(s->g, value);
     if (made->node == SGLIR_NONE || made->region != sglir_value_at(s->g, old)->region || depth > DEEPEST_CHAIN)
@@ -67,7 +37,7 @@ static bool leads_to(scheduler *s, sglir_id old, sglir_id value, int depth)
 }
 
 /* Outputs and yields do not: they have places of their own, or take those of states and carries. */
-static void mark_transient(scheduler *s)
+static void mark_transient(sglpass_scheduler *s)
 {
     const sglir_graph *g = s->g;
     sglir_count_uses(g, s->uses);
@@ -97,25 +67,26 @@ static void mark_transient(scheduler *s)
 
 /* ---- units and buffers ------------------------------------------------------------------------------------------ */
 
-static sgl_status add_buffer(scheduler *s, sglir_id value, uint32_t unit)
+static sgl_status add_buffer(sglpass_scheduler *s, sglir_id value, uint32_t unit)
 {
     int64_t bytes = sglir_bytes(sglir_type_of(s->g, value));
     if (!s->transient[value] || bytes == 0) return SGL_OK;
     s->buffer_of[value] = (uint32_t)s->bytes.count;
-    SGLCORE_TRY(sglcore_vec_push(s->env, &s->makes, (edge){ unit, (uint32_t)s->bytes.count }));
+    SGLCORE_TRY(sglcore_vec_push(s->env, &s->makes, (sglpass_edge){ unit, (uint32_t)s->bytes.count }));
     return sglcore_vec_push(s->env, &s->bytes, bytes);
 }
 
-static sgl_status add_node(scheduler *s, sglir_id id)
+static sgl_status add_node(sglpass_scheduler *s, sglir_id id)
 {
     const sglir_node *node = node_at(s, id);
-    s->unit_of[id] = NONE;
+    s->unit_of[id] = SGLPASS_NO_UNIT;
     if (is_leaf(node)) return SGL_OK;
     if (sglir_is_view(node) && node->op != SGLIR_OP_AFTER) { /* an order is a unit of its own, that makes nothing */
         const sglir_value *base = sglir_value_at(s->g, sglir_arg(s->g, node, 0));
-        if (base->node == SGLIR_NONE || base->region != s->region || s->unit_of[base->node] == NONE) return SGL_OK;
+        if (base->node == SGLIR_NONE || base->region != s->region || s->unit_of[base->node] == SGLPASS_NO_UNIT)
+            return SGL_OK;
         s->unit_of[id] = s->unit_of[base->node];
-        return sglcore_vec_push(s->env, &s->followers, (edge){ s->unit_of[id], id });
+        return sglcore_vec_push(s->env, &s->followers, (sglpass_edge){ s->unit_of[id], id });
     }
     uint32_t unit = (uint32_t)s->units.count;
     s->unit_of[id] = unit;
@@ -126,19 +97,19 @@ static sgl_status add_node(scheduler *s, sglir_id id)
 }
 
 /* A use by the unit of a value of this region: what must come before, what is read. */
-static sgl_status add_use(scheduler *s, sglir_id value, uint32_t unit)
+static sgl_status add_use(sglpass_scheduler *s, sglir_id value, uint32_t unit)
 {
     const sglir_value *v = sglir_value_at(s->g, value);
-    if (v->region != s->region || v->node == SGLIR_NONE || s->unit_of[v->node] == NONE) return SGL_OK;
+    if (v->region != s->region || v->node == SGLIR_NONE || s->unit_of[v->node] == SGLPASS_NO_UNIT) return SGL_OK;
     uint32_t maker = s->unit_of[v->node];
     sglir_id root = s->views[value].root;
-    if (maker != unit) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ maker, unit }));
-    if (s->buffer_of[root] == NONE || s->reader[root] == unit || maker == unit) return SGL_OK;
+    if (maker != unit) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (sglpass_edge){ maker, unit }));
+    if (s->buffer_of[root] == SGLPASS_NO_UNIT || s->reader[root] == unit || maker == unit) return SGL_OK;
     s->reader[root] = unit;
-    return sglcore_vec_push(s->env, &s->reads, (edge){ unit, s->buffer_of[root] });
+    return sglcore_vec_push(s->env, &s->reads, (sglpass_edge){ unit, s->buffer_of[root] });
 }
 
-static sgl_status add_captures(scheduler *s, sglir_id id, uint32_t unit)
+static sgl_status add_captures(sglpass_scheduler *s, sglir_id id, uint32_t unit)
 {
     const sglir_region *region = &s->g->regions.data[id];
     for (int64_t n = 0; n < region->nodes.count; n++) {
@@ -150,13 +121,13 @@ static sgl_status add_captures(scheduler *s, sglir_id id, uint32_t unit)
     return SGL_OK;
 }
 
-static bool may_take(scheduler *s, sglir_id id, uint32_t arg, uint32_t result)
+static bool may_take(sglpass_scheduler *s, sglir_id id, uint32_t arg, uint32_t result)
 {
     if (sglir_is_loop(node_at(s, id))) return arg == result;
     return sglpass_takes_place(s->g, s->views, id, arg, result, s->scratch);
 }
 
-static sgl_status add_uses(scheduler *s, uint32_t unit)
+static sgl_status add_uses(sglpass_scheduler *s, uint32_t unit)
 {
     sglir_id id = s->units.data[unit];
     const sglir_node *node = node_at(s, id);
@@ -165,60 +136,18 @@ static sgl_status add_uses(scheduler *s, uint32_t unit)
         SGLCORE_TRY(add_captures(s, node->region_first + r, unit));
     for (uint32_t r = 0; r < node->out_count; r++) {
         uint32_t made = s->buffer_of[node->out_first + r];
-        for (uint32_t i = 0; i < node->arg_count && made != NONE; i++) {
+        for (uint32_t i = 0; i < node->arg_count && made != SGLPASS_NO_UNIT; i++) {
             sglir_id arg = sglir_arg(s->g, node, i), root = s->views[arg].root;
-            if (sglir_value_at(s->g, root)->region != s->region || s->buffer_of[root] == NONE) continue;
+            if (sglir_value_at(s->g, root)->region != s->region || s->buffer_of[root] == SGLPASS_NO_UNIT) continue;
             if (s->bytes.data[s->buffer_of[root]] != s->bytes.data[made] || !may_take(s, id, i, r)) continue;
-            SGLCORE_TRY(sglcore_vec_push(s->env, &s->over, (edge){ unit, made }));
-            SGLCORE_TRY(sglcore_vec_push(s->env, &s->over, (edge){ unit, s->buffer_of[root] }));
+            SGLCORE_TRY(sglcore_vec_push(s->env, &s->over, (sglpass_edge){ unit, made }));
+            SGLCORE_TRY(sglcore_vec_push(s->env, &s->over, (sglpass_edge){ unit, s->buffer_of[root] }));
         }
     }
     return SGL_OK;
 }
 
-/* ---- states ----------------------------------------------------------------------------------------------------- */
-
-/* The unit that would be the first to write the state's place: the maker of the new value, or the head of the chain of
- * partial updates that ends in it. NONE when no unit does. */
-static uint32_t first_writer(const scheduler *s, sglir_id state, sglir_id update)
-{
-    sglir_id root = s->views[update].root;
-    for (;;) {
-        sglir_id maker = sglir_value_at(s->g, root)->node;
-        const sglir_node *node = node_at(s, maker);
-        if (node->op != SGLIR_OP_DYNAMIC_UPDATE) return s->unit_of[maker];
-        sglir_id before = s->views[sglir_arg(s->g, node, 0)].root;
-        if (before == state) return s->unit_of[maker];
-        root = before;
-    }
-}
-
-/* Marks the units that come after `unit` by what is known of them. */
-static void mark_after(const sglpass_lists *next, uint32_t unit, uint8_t *after, uint32_t *stack)
-{
-    int64_t depth = 0;
-    stack[depth++] = unit;
-    after[unit] = 1;
-    while (depth > 0) {
-        uint32_t at = stack[--depth];
-        for (int64_t i = next->first[at]; i < next->first[at + 1]; i++) {
-            if (after[next->data[i]]) continue;
-            after[next->data[i]] = 1;
-            stack[depth++] = next->data[i];
-        }
-    }
-}
-
-static bool unit_reads(const scheduler *s, uint32_t unit, sglir_id state)
-{
-    const sglir_node *node = node_at(s, s->units.data[unit]);
-    for (uint32_t i = 0; i < node->arg_count; i++) {
-        if (s->views[sglir_arg(s->g, node, i)].root == state) return true;
-    }
-    return sglir_is_control(node) && sglpass_regions_read(s->g, s->views, node, state);
-}
-
-static bool group_edges(sglcore_arena *arena, const edge_list *edges, int64_t units, sglpass_lists *lists)
+bool sglpass_group_edges(sglcore_arena *arena, const sglpass_edges *edges, int64_t units, sglpass_lists *lists)
 {
     lists->first = sglcore_arena_alloc(arena, (size_t)(units + 2) * sizeof *lists->first);
     lists->data = sglcore_arena_alloc(arena, (size_t)edges->count * sizeof *lists->data);
@@ -229,134 +158,18 @@ static bool group_edges(sglcore_arena *arena, const edge_list *edges, int64_t un
     return true;
 }
 
-/* Readers of a state before what writes it, unless they need what that makes. */
-static sgl_status order_state(scheduler *s, sglir_id state, uint32_t writer)
-{
-    sglcore_arena arena = { .env = s->env };
-    sglpass_lists next;
-    size_t units = (size_t)s->units.count;
-    uint8_t *after = sglcore_arena_alloc(&arena, units);
-    uint32_t *stack = sglcore_arena_alloc(&arena, (units + 1) * sizeof *stack);
-    sgl_status status = SGL_OK;
-    if (after == NULL || stack == NULL || !group_edges(&arena, &s->next, s->units.count, &next)) {
-        status = SGL_OUT_OF_MEMORY;
-    } else {
-        mark_after(&next, writer, after, stack);
-        for (uint32_t u = 0; u < units && status == SGL_OK; u++) {
-            if (!after[u] && unit_reads(s, u, state)) status = sglcore_vec_push(s->env, &s->next, (edge){ u, writer });
-        }
-    }
-    sglcore_arena_free(&arena);
-    return status;
-}
-
-static sgl_status order_states(scheduler *s)
-{
-    const sglir_graph *g = s->g;
-    for (int64_t i = 0; i < g->outputs.count; i++) {
-        const sglir_output *output = &g->outputs.data[i];
-        if (output->role != SGLIR_UPDATE) continue;
-        sglir_id state = sglir_input_find(g, sglcore_string(g->strings, output->name));
-        uint32_t writer = first_writer(s, state, output->value);
-        if (writer != NONE) SGLCORE_TRY(order_state(s, state, writer));
-    }
-    return SGL_OK;
-}
-
-/* ---- exchanges --------------------------------------------------------------------------------------------------- */
-
-/* Each after the one before it. */
-static sgl_status order_exchanges(scheduler *s)
-{
-    uint32_t before = NONE;
-    for (uint32_t u = 0; u < s->units.count; u++) {
-        if (!sglir_exchanges(s->g, node_at(s, s->units.data[u]))) continue;
-        if (before != NONE) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ before, u }));
-        before = u;
-    }
-    return SGL_OK;
-}
-
-/* ---- turns ------------------------------------------------------------------------------------------------------- */
-
-/* Per unit of the region at hand: the turn that its node says, 0: none; and the last one of that and what it waits for. */
-typedef struct turns {
-    const scheduler *s;
-    uint32_t *said, *last;
-    uint32_t unit; /* at hand */
-} turns;
-
-static void follow_turn(void *user, sglir_id value)
-{
-    turns *t = user;
-    const scheduler *s = t->s;
-    const sglir_value *made = sglir_value_at(s->g, value);
-    if (made->node == SGLIR_NONE || made->region != s->region) return;
-    const uint32_t maker = s->unit_of[made->node];
-    if (maker != NONE && maker < t->unit && t->last[maker] > t->last[t->unit]) t->last[t->unit] = t->last[maker];
-}
-
-static uint32_t find_turns(turns *t)
-{
-    const scheduler *s = t->s;
-    uint32_t exchanged = 0, most = 0;
-    for (t->unit = 0; t->unit < s->units.count; t->unit++) {
-        const sglir_node *node = node_at(s, s->units.data[t->unit]);
-        uint32_t *last = &t->last[t->unit];
-        *last = t->said[t->unit] = node->turn;
-        for (uint32_t i = 0; i < node->arg_count; i++) follow_turn(t, sglir_arg(s->g, node, i));
-        if (sglir_is_control(node)) sglir_each_capture(s->g, node, follow_turn, t);
-        if (sglir_exchanges(s->g, node)) exchanged = *last = *last > exchanged ? *last : exchanged;
-        if (t->said[t->unit] != 0) most = most > *last ? most : *last;
-    }
-    return most;
-}
-
-/* Of each turn every unit waits for its first, which waits for all of the turn before. gates: that first one, per turn. */
-static sgl_status add_turn_edges(scheduler *s, const turns *t, uint32_t *gates, uint32_t most)
-{
-    for (uint32_t turn = 0; turn <= most + 1; turn++) gates[turn] = NONE;
-    for (uint32_t u = (uint32_t)s->units.count; u-- > 0;)
-        if (t->said[u] != 0) gates[t->last[u]] = u;
-    for (uint32_t u = 0; u < s->units.count; u++) {
-        if (t->said[u] == 0) continue;
-        const uint32_t gate = gates[t->last[u]];
-        if (u != gate) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ gate, u }));
-        uint32_t after = t->last[u] + 1;
-        while (after <= most && gates[after] == NONE) after++;
-        if (after <= most) SGLCORE_TRY(sglcore_vec_push(s->env, &s->next, (edge){ u, gates[after] }));
-    }
-    return SGL_OK;
-}
-
-/* A stage takes its turns one after another; what is of none goes where it fits. */
-static sgl_status order_turns(scheduler *s)
-{
-    turns t = { .s = s };
-    sglcore_arena arena = { .env = s->env };
-    const size_t bytes = (size_t)(s->units.count + 1) * sizeof *t.said;
-    t.said = sglcore_arena_alloc(&arena, bytes);
-    t.last = sglcore_arena_alloc(&arena, bytes);
-    sgl_status status = t.said && t.last ? SGL_OK : SGL_OUT_OF_MEMORY;
-    const uint32_t most = status == SGL_OK ? find_turns(&t) : 0;
-    uint32_t *gates = most > 0 ? sglcore_arena_alloc(&arena, ((size_t)most + 2) * sizeof *gates) : NULL;
-    if (most > 0) status = gates ? add_turn_edges(s, &t, gates, most) : SGL_OUT_OF_MEMORY;
-    sglcore_arena_free(&arena);
-    return status;
-}
-
 /* ---- the new list ------------------------------------------------------------------------------------------------ */
 
-static sgl_status list_node(scheduler *s, sglir_id id);
+static sgl_status list_node(sglpass_scheduler *s, sglir_id id);
 
-static sgl_status list_constant(scheduler *s, sglir_id value)
+static sgl_status list_constant(sglpass_scheduler *s, sglir_id value)
 {
     const sglir_value *v = sglir_value_at(s->g, value);
-    if (v->node == SGLIR_NONE || v->region != s->region || s->unit_of[v->node] != NONE) return SGL_OK;
+    if (v->node == SGLIR_NONE || v->region != s->region || s->unit_of[v->node] != SGLPASS_NO_UNIT) return SGL_OK;
     return list_node(s, v->node);
 }
 
-static sgl_status list_constants(scheduler *s, const sglir_node *node)
+static sgl_status list_constants(sglpass_scheduler *s, const sglir_node *node)
 {
     for (uint32_t i = 0; i < node->arg_count; i++) SGLCORE_TRY(list_constant(s, sglir_arg(s->g, node, i)));
     for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
@@ -369,7 +182,7 @@ static sgl_status list_constants(scheduler *s, const sglir_node *node)
 }
 
 /* The node after the constants, and views of them, that it uses first. */
-static sgl_status list_node(scheduler *s, sglir_id id)
+static sgl_status list_node(sglpass_scheduler *s, sglir_id id)
 {
     if (s->listed[id]) return SGL_OK;
     s->listed[id] = 1;
@@ -378,19 +191,19 @@ static sgl_status list_node(scheduler *s, sglir_id id)
 }
 
 /* What no unit stands for: inputs and views of them first; constants that only outputs or yields use at the end. */
-static sgl_status list_rest(scheduler *s, const sglir_region *region, bool constants)
+static sgl_status list_rest(sglpass_scheduler *s, const sglir_region *region, bool constants)
 {
     for (int64_t n = 0; n < region->nodes.count; n++) {
         sglir_id id = region->nodes.data[n];
         sglir_id root = s->views[node_at(s, id)->out_count > 0 ? node_at(s, id)->out_first : 0].root;
         const sglir_node *base = sglir_maker(s->g, root);
         bool constant = base != NULL && base->op == SGLIR_OP_CONSTANT;
-        if (s->unit_of[id] == NONE && (constants || !constant)) SGLCORE_TRY(list_node(s, id));
+        if (s->unit_of[id] == SGLPASS_NO_UNIT && (constants || !constant)) SGLCORE_TRY(list_node(s, id));
     }
     return SGL_OK;
 }
 
-static sgl_status list_units(scheduler *s, const uint32_t *order, const sglpass_lists *followers)
+static sgl_status list_units(sglpass_scheduler *s, const uint32_t *order, const sglpass_lists *followers)
 {
     sglir_region *region = &s->g->regions.data[s->region];
     s->list.count = 0;
@@ -409,29 +222,31 @@ static sgl_status list_units(scheduler *s, const uint32_t *order, const sglpass_
     return SGL_OK;
 }
 
-/* ---- regions ------------------------------------------------------------------------------------------------------ */
+/* ---- regions ----------------------------------------------------------------------------------------------------- */
 
-static sgl_status collect(scheduler *s)
+static sgl_status collect(sglpass_scheduler *s)
 {
     const sglir_region *region = &s->g->regions.data[s->region];
     s->units.count = s->bytes.count = 0;
     s->next.count = s->makes.count = s->reads.count = s->over.count = s->followers.count = 0;
     for (int64_t n = 0; n < region->nodes.count; n++) SGLCORE_TRY(add_node(s, region->nodes.data[n]));
     for (uint32_t u = 0; u < s->units.count; u++) SGLCORE_TRY(add_uses(s, u));
-    SGLCORE_TRY(order_exchanges(s));
-    SGLCORE_TRY(order_turns(s));
-    return s->region == 0 ? order_states(s) : SGL_OK;
+    SGLCORE_TRY(sglpass_order_exchanges(s));
+    SGLCORE_TRY(sglpass_order_turns(s));
+    return s->region == 0 ? sglpass_order_states(s) : SGL_OK;
 }
 
 /* The work as lists; followers beside. */
-static bool describe(scheduler *s, sglcore_arena *arena, sglpass_work *w, sglpass_lists *followers)
+static bool describe(sglpass_scheduler *s, sglcore_arena *arena, sglpass_work *w, sglpass_lists *followers)
 {
     *w = (sglpass_work){ .env = s->env, .units = s->units.count, .buffers = s->bytes.count, .bytes = s->bytes.data };
     w->extra = sglcore_arena_alloc(arena, (size_t)w->units * sizeof *w->extra);
     w->readers = sglcore_arena_alloc(arena, (size_t)w->buffers * sizeof *w->readers);
-    if (!w->extra || !w->readers || !group_edges(arena, &s->next, w->units, &w->next) ||
-        !group_edges(arena, &s->makes, w->units, &w->makes) || !group_edges(arena, &s->reads, w->units, &w->reads) ||
-        !group_edges(arena, &s->over, w->units, &w->over) || !group_edges(arena, &s->followers, w->units, followers))
+    if (!w->extra || !w->readers || !sglpass_group_edges(arena, &s->next, w->units, &w->next) ||
+        !sglpass_group_edges(arena, &s->makes, w->units, &w->makes) ||
+        !sglpass_group_edges(arena, &s->reads, w->units, &w->reads) ||
+        !sglpass_group_edges(arena, &s->over, w->units, &w->over) ||
+        !sglpass_group_edges(arena, &s->followers, w->units, followers))
         return false;
     for (int64_t i = 0; i < s->reads.count; i++) w->readers[s->reads.data[i].to]++;
     for (int64_t u = 0; u < w->units; u++) {
@@ -448,7 +263,7 @@ static bool describe(scheduler *s, sglcore_arena *arena, sglpass_work *w, sglpas
     return true;
 }
 
-static sgl_status schedule_region(scheduler *s, sglir_id region)
+static sgl_status schedule_region(sglpass_scheduler *s, sglir_id region)
 {
     s->region = region;
     SGLCORE_TRY(collect(s));
@@ -464,11 +279,11 @@ static sgl_status schedule_region(scheduler *s, sglir_id region)
 }
 
 /* Inner regions have larger ids and come first: a loop's need is known when it is weighed itself. */
-static sgl_status schedule_regions(scheduler *s)
+static sgl_status schedule_regions(sglpass_scheduler *s)
 {
     sglpass_find_views(s->g, s->views);
     mark_transient(s);
-    for (int64_t v = 0; v < s->g->values.count; v++) s->buffer_of[v] = s->reader[v] = NONE;
+    for (int64_t v = 0; v < s->g->values.count; v++) s->buffer_of[v] = s->reader[v] = SGLPASS_NO_UNIT;
     for (int64_t r = s->g->regions.count - 1; r >= 0; r--) {
         sglir_id holder = s->g->regions.data[r].node;
         if (holder != SGLIR_NONE && !sglir_is_control(node_at(s, holder))) continue;
@@ -477,9 +292,9 @@ static sgl_status schedule_regions(scheduler *s)
     return SGL_OK;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
-static bool make_room(scheduler *s)
+static bool make_room(sglpass_scheduler *s)
 {
     size_t values = (size_t)s->g->values.count, nodes = (size_t)s->g->nodes.count,
            regions = (size_t)s->g->regions.count;
@@ -522,7 +337,7 @@ static sgl_status begin_early(const sglpass_context *context, const sglir_graph 
 sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "schedule", NULL, NULL, out));
-    scheduler s = { .context = context, .env = context->env, .g = *out, .arena = { .env = context->env } };
+    sglpass_scheduler s = { .context = context, .env = context->env, .g = *out, .arena = { .env = context->env } };
     sgl_status status = make_room(&s) ? schedule_regions(&s) : SGL_OUT_OF_MEMORY;
     sglcore_vec_free(s.env, &s.units);
     sglcore_vec_free(s.env, &s.bytes);

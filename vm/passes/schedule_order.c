@@ -1,10 +1,10 @@
 /* schedule_order.c -- an order of work that needs few bytes at once.
  *
- * In: units, buffers. Out: the best of a few orders, by simulation: the given one, and the given one with units that only
- * take bytes put off until they are needed, each also with units that free more than they take drawn forward; greedy from
- * the front (of what is ready, the unit that frees most or takes least); greedy from the back (the last unit first, of
- * what nobody waits for, the one that makes most or needs least new). All are near linear in the edges. Odd invariant: equal keys fall back on the given numbers, so that nothing depends on
- * how a heap happens to lie. */
+ * In: units, buffers. Out: the best of a few orders, by simulation: the given one, and the given one with units that
+ * only take bytes put off until they are needed, each also with units that free more than they take drawn forward;
+ * greedy from the front (of what is ready, the unit that frees most or takes least); greedy from the back (the last
+ * unit first, of what nobody waits for, the one that makes most or needs least new). All are near linear in the edges.
+ * Odd invariant: equal keys fall back on the given numbers, so that nothing depends on how a heap happens to lie. */
 #include <string.h>
 
 #include "passes/schedule_order.h"

@@ -1,8 +1,8 @@
 /* schedule_order.h -- an order of work that needs few bytes at once.
  *
  * In: units of work with what must come before what, and buffers: which unit makes each, which units read it. Out: an
- * order, and the bytes that live at its peak. Odd invariant: the numbers of the units are an order too; it wins, with what
- * a unit needs moved before it where that must be, unless another order needs less. */
+ * order, and the bytes that live at its peak. Odd invariant: the numbers of the units are an order too; it wins, with
+ * what a unit needs moved before it where that must be, unless another order needs less. */
 #ifndef SGLPASS_SCHEDULE_ORDER_H
 #define SGLPASS_SCHEDULE_ORDER_H
 

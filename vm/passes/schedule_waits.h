@@ -1,7 +1,8 @@
 /* schedule_waits.h -- exchanges that begin early and are waited for late: the last part of the pass schedule.
  *
- * In: a graph of stage FUSED whose nodes stand in their order. Out: the same nodes, with a `wait` for every exchange. Odd
- * invariant: exchanges keep their order among each other, whatever moves; so ranks that move them differently still meet. */
+ * In: a graph of stage FUSED whose nodes stand in their order. Out: the same nodes, with a `wait` for every exchange.
+ * Odd invariant: exchanges keep their order among each other, whatever moves; so ranks that move them differently still
+ * meet. */
 #ifndef SGLPASS_SCHEDULE_WAITS_H
 #define SGLPASS_SCHEDULE_WAITS_H
 

@@ -1,8 +1,8 @@
 /* sections_gather.h -- which parameters and states become members of which section.
  *
- * In: a graph and the session's layout. Out: sections and their members, in order; per value of the graph the member that
- * it is. The order of these decisions is told in sections.c. Odd invariant: a section of the layout comes whole, with
- * members that this graph does not name. */
+ * In: a graph and the session's layout. Out: sections and their members, in order; per value of the graph the member
+ * that it is. The order of these decisions is told in sections.c. Odd invariant: a section of the layout comes whole,
+ * with members that this graph does not name. */
 #ifndef SGLPASS_SECTIONS_GATHER_H
 #define SGLPASS_SECTIONS_GATHER_H
 

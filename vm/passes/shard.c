@@ -16,11 +16,9 @@
  *   ring    attention may take the blocks of keys that other ranks have, one after another
  *   turn    a value is brought into another form once, and found again by all who want it so
  *   region  loops and branches of the script: carries take the forms in which the body gives them back
- * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because no
- * node divides here. Ranks with equal parts get equal graphs: what differs between them is read from `coordinate`. */
+ * Odd invariant: the numbers are those of the whole graph up to the order of sums, however unevenly rows lie, because
+ * no node divides here. Ranks with equal parts get equal graphs: what differs between them is read from `coordinate`. */
 #include "passes/shard.h"
-
-#include <stdio.h>
 
 #include "passes/shard_apart.h"
 #include "plan/layout.h"
@@ -125,7 +123,7 @@ static sgl_status lay_out(sglpass_sharder *s, sglir_graph **out)
     return status;
 }
 
-/* ---- what the plan says of parameters -------------------------------------------------------------------------------- */
+/* ---- what the plan says of parameters ---------------------------------------------------------------------------- */
 
 bool sglpass_learns(const sglir_graph *g)
 {
@@ -138,8 +136,9 @@ bool sglpass_learns(const sglir_graph *g)
     return false;
 }
 
-/* The data axes may be given for everything, numbers too; elsewhere a dimension that a parameter has not is a mistake. So it is for
- * its states, of what is said of these alone: some have fewer dimensions than their parameter, and then follow it where they can. */
+/* The data axes may be given for everything, numbers too; elsewhere a dimension that a parameter has not is a mistake.
+ * So it is for its states, of what is said of these alone: some have fewer dimensions than their parameter, and then
+ * follow it where they can. */
 static sgl_status check_dims(const sglpass_context *context, const sglir_graph *g, const sglir_node *node)
 {
     const sglplan *plan = context->plan;
@@ -166,36 +165,30 @@ static sgl_status check_dims(const sglpass_context *context, const sglir_graph *
 /* A pattern that names nothing is nearly always a misspelling, where all parameters are there. */
 static sgl_status check_layouts(const sglpass_context *context, const sglir_graph *g)
 {
-    const char *names[64];
     uint64_t all = 0, named;
     int8_t at[SGLIR_AXIS_COUNT];
-    int listed = 0;
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         if (node->op != SGLIR_OP_INPUT) continue;
         const char *name = sglir_attr_string(g, node, "name");
         int64_t role = sglir_attr_int(g, node, "role");
-        if (role == SGL_STATE && sglpass_path_of(name) != name) SGLCORE_TRY(check_dims(context, g, node));
-        if (role != SGL_PARAMETER) continue;
+        const bool is_own =
+            sglpass_path_of(name) == name; /* no state of a parameter: that of an adapter, or a counter */
+        if (role == SGL_PARAMETER || (role == SGL_STATE && !is_own)) SGLCORE_TRY(check_dims(context, g, node));
+        if (role != SGL_PARAMETER && (role != SGL_STATE || !is_own)) continue;
         sglplan_layout_of(context->plan, name, true, at, &named); /* entries of states fit a parameter's, too */
         all |= named;
-        if (listed < 64) names[listed++] = name;
-        SGLCORE_TRY(check_dims(context, g, node));
     }
     if (!sglpass_learns(g)) return SGL_OK;
     const char *pattern;
     size_t length;
     for (int i = 0; sglplan_layout_entry(context->plan->layouts, i, &pattern, &length); i++) {
-        char text[64], hint[SGLCORE_HINT_ROOM];
-        if (all >> i & 1) continue;
-        snprintf(text, sizeof text, "%.*s", (int)length, pattern);
-        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "plan: layouts: '%.*s' names no parameter%s",
-                            (int)length, pattern, sglcore_hint(text, names, listed, hint));
+        if ((all >> i & 1) == 0) return sglpass_fail_unnamed(context, g, "layouts", pattern, length);
     }
     return SGL_OK;
 }
 
-/* ---- the pass --------------------------------------------------------------------------------------------------------- */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {

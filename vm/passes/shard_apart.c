@@ -12,7 +12,7 @@
 #include "plan/compress.h"
 #include "plan/layout.h"
 
-/* ---- which parameters are split --------------------------------------------------------------------------------------- */
+/* ---- which parameters are split ---------------------------------------------------------------------------------- */
 
 const char *sglpass_path_of(const char *name)
 {
@@ -56,9 +56,10 @@ static bool is_split_along(const sglplan *plan, const sglir_graph *g, sglir_id v
     return false;
 }
 
-/* ---- composites --------------------------------------------------------------------------------------------------------- */
+/* ---- composites -------------------------------------------------------------------------------------------------- */
 
-/* The loss of a vocabulary that is split: its logits, or the weight that makes them, or what an older turn has made of them. */
+/* The loss of a vocabulary that is split: its logits, or the weight that makes them, or what an older turn has made of
+ * them. */
 static bool is_split_loss(const sglplan *plan, const sglir_graph *g, const sglir_node *node)
 {
     if (node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY || node->op == SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD)
@@ -105,7 +106,7 @@ static void spread_heads(sglir_rewrite *rewrite, const sglir_node *node, sglir_i
     sglir_graph *to = rewrite->to;
     int64_t heads = sglir_type_of(rewrite->from, sglir_arg(rewrite->from, node, 0))->dims[2];
     int64_t keys = sglir_type_of(rewrite->from, sglir_arg(rewrite->from, node, 1))->dims[2];
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(rewrite->from, node, named);
     args[1] = repeat_heads(to, args[1], heads);
     args[2] = repeat_heads(to, args[2], heads);

@@ -7,8 +7,8 @@
 
 /* States are named OPTIMIZER.SLOT/PARAMETER: the parameter's name; any other name itself. */
 const char *sglpass_path_of(const char *name);
-/* Which dimension of an INPUT the plan splits over each axis, -1: none; false: it is whole. A state follows its parameter. *named:
- * as sglplan_layout_of. */
+/* Which dimension of an INPUT the plan splits over each axis, -1: none; false: it is whole. A state follows its
+ * parameter. *named: as sglplan_layout_of. */
 bool sglpass_split_input(const sglplan *plan, const sglir_graph *g, const sglir_node *node, int8_t at[SGLIR_AXIS_COUNT],
                          uint64_t *named);
 /* The graph gives parameters new values. (shard.c) */

@@ -1,8 +1,8 @@
 /* shard_attention.c -- how attention runs whose queries lie in parts of the sequence.
  *
- * In: a choice in the making. Out: one of three ways, by the bytes it sends, or as the plan asks: whole keys and values, of
- * which gradients are handed out again; parts of the heads, of the whole sequence; blocks of keys one after another. Odd
- * invariant: the backward chooses for itself, and finds what the forward has sent already. */
+ * In: a choice in the making. Out: one of three ways, by the bytes it sends, or as the plan asks: whole keys and
+ * values, of which gradients are handed out again; parts of the heads, of the whole sequence; blocks of keys one after
+ * another. Odd invariant: the backward chooses for itself, and finds what the forward has sent already. */
 #include "passes/shard_choose.h"
 
 /* What it takes of keys and values (plan.h), and what that sends. */
@@ -12,8 +12,8 @@ typedef struct attend {
     int label, blocks;
 } attend;
 
-/* What it costs to turn results that are in parts of the heads back to parts of the sequence; sums of weights are wanted by the
- * backward alone, as they are. */
+/* What it costs to turn results that are in parts of the heads back to parts of the sequence; sums of weights are
+ * wanted by the backward alone, as they are. */
 static double price_back(const sglpass_chooser *c, int axis)
 {
     const double parts = (double)sglpass_extent(c->s, axis);
@@ -63,9 +63,10 @@ static void offer(const sglpass_chooser *c, attend *best, attend other)
     if (fits) *best = other;
 }
 
-/* Attention over parts of the sequence gathers keys and values. Instead each rank may take a part of the heads over all of the
- * sequence: what goes in is turned from the one to the other, and what comes out turned back (Jacobs et al., arXiv:2309.14509); or
- * the blocks of other ranks that its queries see, one after another (shard_ring.c), of which a window needs few. */
+/* Attention over parts of the sequence gathers keys and values. Instead each rank may take a part of the heads over all
+ * of the sequence: what goes in is turned from the one to the other, and what comes out turned back (Jacobs et al.,
+ * arXiv:2309.14509); or the blocks of other ranks that its queries see, one after another (shard_ring.c), of which a
+ * window needs few. */
 static attend how_to_attend(const sglpass_chooser *c, int axis, const sglir_beyond *how, double beyond)
 {
     attend best = { .by = SGLPLAN_ATTENTION_GATHER, .price = beyond + price_owed(c, axis, how) };
@@ -82,7 +83,7 @@ static attend how_to_attend(const sglpass_chooser *c, int axis, const sglir_beyo
     return best;
 }
 
-/* ---- the choice ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 static bool is_in_parts(const sglpass_chooser *c, uint32_t i, int axis)
 {

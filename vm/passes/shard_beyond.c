@@ -18,7 +18,7 @@ static bool reduces(const sglir_graph *g, const sglir_node *node, int dim)
     return sglir_beyond_of(g, node, dim, &how) && how.extreme;
 }
 
-/* ---- what is moved ---------------------------------------------------------------------------------------------------------- */
+/* ---- what is moved ----------------------------------------------------------------------------------------------- */
 
 static const sglpass_form *arg_form(const sglpass_sharder *s, const sglpass_way *run, uint32_t i)
 {
@@ -50,7 +50,7 @@ void sglpass_move_beyond(sglpass_sharder *s, const sglpass_way *run, sglir_id *a
     args[1] = sglir_sub(s->to, wide, sglir_broadcast_like(s->to, start, wide));
 }
 
-/* ---- extremes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- extremes ---------------------------------------------------------------------------------------------------- */
 
 /* Without the dimensions that were kept as 1. */
 static sglir_id drop_kept(sglpass_sharder *s, const sglir_node *node, const sglpass_form *form, sglir_id made)

@@ -1,13 +1,12 @@
-/* shard_choose.c -- how a node runs over the mesh: per axis along a label of ops.def (dimensions that run together), carrying
- * a sum that is owed (where it is linear), or whole on every rank; whatever sends the fewest bytes.
+/* shard_choose.c -- how a node runs over the mesh: per axis along a label of ops.def (dimensions that run together),
+ * carrying a sum that is owed (where it is linear), or whole on every rank; whatever sends the fewest bytes.
  *
- * In: a node of the old graph, the forms in which its arguments are there. Out: the forms in which it takes them and those of
- * its results. Odd invariant: all choices come of extents and of forms, never of the rank, so that all ranks choose alike. */
-#include <string.h>
-
+ * In: a node of the old graph, the forms in which its arguments are there. Out: the forms in which it takes them and
+ * those of its results. Odd invariant: all choices come of extents and of forms, never of the rank, so that all ranks
+ * choose alike. */
 #include "passes/shard_choose.h"
 
-/* ---- labels -------------------------------------------------------------------------------------------------------- */
+/* ---- labels ------------------------------------------------------------------------------------------------------ */
 
 static void read_labels(const sglpass_sharder *s, sglir_id id, sglpass_node_labels *l)
 {
@@ -57,11 +56,11 @@ static bool is_summed(const sglpass_node_labels *l, int label)
     return !l->joins && (l->labels.summed >> label & 1) != 0;
 }
 
-/* How much arithmetic weighs as much as a byte that is sent: between what a cluster of GPUs has (some 1,000) and what ranks of one
- * machine have (some 100). Without it a product would be made whole by every rank rather than a sum paid. */
+/* How much arithmetic weighs as much as a byte that is sent: between what a cluster of GPUs has (some 1,000) and what
+ * ranks of one machine have (some 100). Without it a product would be made whole by every rank rather than a sum paid. */
 static const double FLOPS_PER_BYTE = 256;
 
-/* ---- a choice in the making ------------------------------------------------------------------------------------------- */
+/* ---- a choice in the making -------------------------------------------------------------------------------------- */
 
 static sgl_status open_choice(sglpass_chooser *c, sglpass_way *run)
 {
@@ -85,22 +84,23 @@ static bool is_parameter(const sglpass_chooser *c, uint32_t i)
     return maker && maker->op == SGLIR_OP_INPUT && sglir_attr_int(c->s->from, maker, "role") == SGL_PARAMETER;
 }
 
-/* Over the axes of samples a parameter is in parts to be kept, not to be worked on: it is gathered where anything else that the
- * node takes is split. */
+/* Over the axes of samples a parameter is in parts to be kept, not to be worked on: it is gathered where anything else
+ * that the node takes is split. */
 static bool is_stored(const sglpass_chooser *c, uint32_t i, int axis)
 {
     return (SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis)) && is_parameter(c, i);
 }
 
-/* Over the others it is in parts to be worked on as it lies, however few its bytes beside those of a part of the sequence: it is
- * gathered only where the node cannot run otherwise, since any way that gathers it costs so much more. */
+/* Over the others it is in parts to be worked on as it lies, however few its bytes beside those of a part of the
+ * sequence: it is gathered only where the node cannot run otherwise, since any way that gathers it costs so much more. */
 static const double GATHERED_PARAMETER = 1e30;
 static bool is_worked_as_it_lies(const sglpass_chooser *c, uint32_t i, int axis)
 {
     return !(SGLPLAN_STORE_AXES & SGLPLAN_AXIS(axis)) && sglpass_arg_form(c, i)->at[axis] >= 0 && is_parameter(c, i);
 }
 
-/* Bytes sent to have the argument as `place` says, on one axis, all else as it is. place: a dimension, or whole, or partial. */
+/* Bytes sent to have the argument as `place` says, on one axis, all else as it is. place: a dimension, or whole, or
+ * partial. */
 static double price_arg(const sglpass_chooser *c, uint32_t i, int axis, int place)
 {
     sglpass_form form = *sglpass_arg_form(c, i);
@@ -110,7 +110,8 @@ static double price_arg(const sglpass_chooser *c, uint32_t i, int axis, int plac
            (is_worked_as_it_lies(c, i, axis) ? GATHERED_PARAMETER : 0);
 }
 
-/* The sum of prices of all arguments, each in its place. Of x * x the second x is there once the first is, if it is wanted so. */
+/* The sum of prices of all arguments, each in its place. Of x * x the second x is there once the first is, if it is
+ * wanted so. */
 typedef struct bill {
     const sglpass_chooser *c;
     int axis;
@@ -125,7 +126,7 @@ static void add_arg(bill *b, uint32_t i, int place)
     b->place = place;
 }
 
-/* ---- along a label ----------------------------------------------------------------------------------------------------- */
+/* ---- along a label ----------------------------------------------------------------------------------------------- */
 
 int64_t sglpass_units_of(const sglpass_chooser *c, int label)
 {
@@ -195,18 +196,10 @@ void sglpass_run_along(const sglpass_chooser *c, int axis, int label, int64_t un
     }
 }
 
-/* ---- carrying sums ------------------------------------------------------------------------------------------------------ */
+/* ---- carrying sums ----------------------------------------------------------------------------------------------- */
 
-static bool in_group(const char *group, uint32_t arg)
-{
-    for (size_t i = 0; i < strcspn(group, "|"); i++) {
-        if (group[i] == '*' || (uint32_t)(group[i] - '0') == arg) return true;
-    }
-    return false;
-}
-
-/* Ops that are linear with some of their attributes only. A sum is not carried into a narrower dtype: it would be rounded
- * before it is paid. */
+/* Ops that are linear with some of their attributes only. A sum is not carried into a narrower dtype: it would be
+ * rounded before it is paid. */
 static bool is_linear_here(const sglpass_chooser *c)
 {
     const sglir_graph *g = c->s->from;
@@ -218,19 +211,13 @@ static bool is_linear_here(const sglpass_chooser *c)
     return sglcore_dtype_is_float(to) && sglcore_dtype_bits(to) >= sglcore_dtype_bits(of);
 }
 
-static const char *next_group(const char *group)
-{
-    size_t length = strcspn(group, "|");
-    return group + length + (group[length] == '|');
-}
-
 /* A result that is larger than the terms it comes from is paid dearer later. */
 static double price_carried(const sglpass_chooser *c, int axis, const char *group)
 {
     double before = 0, after = 0, parts = (double)sglpass_extent(c->s, axis);
     bill b = { .c = c, .axis = axis };
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        bool carries = in_group(group, i);
+        bool carries = sglir_linear_has(group, i);
         if (carries && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL)
             before += sglpass_local_bytes(c->s, sglpass_arg_of(c, i), sglpass_arg_form(c, i));
         add_arg(&b, i, carries ? SGLPASS_PARTIAL : SGLPASS_WHOLE);
@@ -243,7 +230,7 @@ static double price_carried(const sglpass_chooser *c, int axis, const char *grou
 static bool group_owes(const sglpass_chooser *c, int axis, const char *group)
 {
     for (uint32_t i = 0; i < c->node->arg_count; i++) {
-        if (in_group(group, i) && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL) return true;
+        if (sglir_linear_has(group, i) && sglpass_arg_form(c, i)->at[axis] == SGLPASS_PARTIAL) return true;
     }
     return false;
 }
@@ -252,11 +239,11 @@ static void run_carrying(sglpass_chooser *c, int axis, const char *group)
 {
     c->group = group;
     for (uint32_t i = 0; i < c->node->arg_count; i++)
-        sglpass_arg_form(c, i)->at[axis] = in_group(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
+        sglpass_arg_form(c, i)->at[axis] = sglir_linear_has(group, i) ? SGLPASS_PARTIAL : SGLPASS_WHOLE;
     for (uint32_t r = 0; r < c->node->out_count; r++) sglpass_result_form(c, r)->at[axis] = SGLPASS_PARTIAL;
 }
 
-/* ---- what no label says ---------------------------------------------------------------------------------------------------- */
+/* ---- what no label says ------------------------------------------------------------------------------------------ */
 
 bool sglpass_price_beyond(const sglpass_chooser *c, int axis, sglir_beyond *how, double *price)
 {
@@ -283,7 +270,7 @@ void sglpass_run_beyond(const sglpass_chooser *c, int axis, const sglir_beyond *
     }
 }
 
-/* ---- the choice --------------------------------------------------------------------------------------------------------- */
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 /* Elementwise ops (an optimizer's) on nothing but what is kept so. */
 static bool is_worked_on(const sglpass_chooser *c, uint32_t i, int axis)
@@ -314,7 +301,8 @@ static void choose_axis(sglpass_chooser *c, int axis, sglpass_way *run)
         least = price;
         best = label;
     }
-    for (const char *group = sglir_ops[c->node->op].linear; *group && is_linear_here(c); group = next_group(group)) {
+    for (const char *group = sglir_ops[c->node->op].linear; *group && is_linear_here(c);
+         group = sglir_linear_next(group)) {
         if ((c->group && c->group != group) || !group_owes(c, axis, group)) continue;
         double price = price_carried(c, axis, group) + work;
         if (price >= least) continue;

@@ -1,9 +1,9 @@
 /* shard_demand.c -- in which parts a value will be wanted by what keeps parameters and states in parts.
  *
- * In: the whole graph, the plan's layouts. Out: per value and axis the dimension along which elementwise ops will take it together
- * with a parameter or state that is split there, -1: none will. So a gradient whose sum is owed is handed out in parts when it is
- * first looked at (for its norm, say), rather than paid whole there and cut for the moments later. Odd invariant: a demand forces
- * nothing; it is one more way that is priced (shard_choose.c). */
+ * In: the whole graph, the plan's layouts. Out: per value and axis the dimension along which elementwise ops will take
+ * it together with a parameter or state that is split there, -1: none will. So a gradient whose sum is owed is handed
+ * out in parts when it is first looked at (for its norm, say), rather than paid whole there and cut for the moments
+ * later. Odd invariant: a demand forces nothing; it is one more way that is priced (shard_choose.c). */
 #include <string.h>
 
 #include "passes/shard.h"

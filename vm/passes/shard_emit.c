@@ -1,8 +1,8 @@
 /* shard_emit.c -- a node of the old graph with the extents of one rank.
  *
- * In: how it runs. Out: the node, its results put down in their forms. Attributes that say extents say local ones; what counts
- * elements (iota, random numbers) begins where this rank's part begins. Odd invariant: the types that inference finds must say
- * what was chosen; where they do not, that is an error of this pass, found here. */
+ * In: how it runs. Out: the node, its results put down in their forms. Attributes that say extents say local ones; what
+ * counts elements (iota, random numbers) begins where this rank's part begins. Odd invariant: the types that inference
+ * finds must say what was chosen; where they do not, that is an error of this pass, found here. */
 #include <string.h>
 
 #include "core/broken.h"
@@ -21,7 +21,7 @@ static sglpass_form *result_form(const local *l, uint32_t r)
     return &l->s->forms.data[l->run->form_first + l->node->arg_count + r];
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 static bool is_shaped(const sglir_node *node)
 {
@@ -29,7 +29,7 @@ static bool is_shaped(const sglir_node *node)
            node->op == SGLIR_OP_RANDOM_UNIFORM || node->op == SGLIR_OP_RANDOM_NORMAL || node->op == SGLIR_OP_INPUT;
 }
 
-static int local_attrs(local *l, sglir_named named[16])
+static int local_attrs(local *l, sglir_named named[SGLIR_MOST_ATTRS])
 {
     sglpass_sharder *s = l->s;
     int count = sglir_attrs_named(s->from, l->node, named);
@@ -54,7 +54,7 @@ static int local_attrs(local *l, sglir_named named[16])
     return count;
 }
 
-/* ---- counters ------------------------------------------------------------------------------------------------------- */
+/* ---- counters ---------------------------------------------------------------------------------------------------- */
 
 sglir_id sglpass_begin(sglpass_sharder *s, const sglpass_form *form, int dim, int64_t extent)
 {
@@ -98,7 +98,7 @@ static sglir_id move_iota(const local *l, sglir_id made)
     return sglir_add(s->to, made, sglir_broadcast_like(s->to, start, made));
 }
 
-/* ---- what parts are parts of ---------------------------------------------------------------------------------------- */
+/* ---- what parts are parts of ------------------------------------------------------------------------------------- */
 
 /* Whose part it is. */
 static int64_t holder_of(const sglpass_sharder *s, const sglpass_form *form)
@@ -128,7 +128,7 @@ void sglpass_tell(sglpass_sharder *s, sglir_id made, const int64_t *dims, const 
     if (split) sglir_set_whole(s->to, made, &whole);
 }
 
-/* ---- the node ------------------------------------------------------------------------------------------------------- */
+/* ---- the node ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status check_result(const local *l, sglir_id node, uint32_t r, sglir_id made)
 {
@@ -150,7 +150,7 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
 {
     sglpass_sharder *s = l->s;
     sglir_id *args = s->ids.data + first, *outs = args + l->node->arg_count;
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = local_attrs(l, named);
     sglir_set_origin_of(s->to, &s->from->origins.data[l->node->origin], s->from);
     move_random(l, args);
@@ -174,8 +174,9 @@ static sgl_status emit_with(local *l, sglir_id id, int64_t first)
     return sglir_status(s->to);
 }
 
-/* What attention made in parts of the heads, or owes sums of, is there in parts of the sequence, too, which later nodes see first:
- * they would otherwise multiply parts of the heads, and owe sums as large as the whole, or pay all of it on every rank. */
+/* What attention made in parts of the heads, or owes sums of, is there in parts of the sequence, too, which later nodes
+ * see first: they would otherwise multiply parts of the heads, and owe sums as large as the whole, or pay all of it on
+ * every rank. */
 static void turn_back(local *l)
 {
     sglpass_sharder *s = l->s;
@@ -223,10 +224,10 @@ sgl_status sglpass_emit(sglpass_sharder *s, const sglpass_way *run)
     return status;
 }
 
-/* ---- inputs ----------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-/* As the plan's layouts say. Rows of a feed are samples: the data axes hold different ones; what follows within a sample is
- * context: cp holds parts of it. */
+/* As the plan's layouts say. Rows of a feed are samples: the data axes hold different ones; what follows within a
+ * sample is context: cp holds parts of it. */
 static sglpass_form form_of_input(const sglpass_sharder *s, const sglir_node *node)
 {
     sglpass_form form = sglpass_form_whole();

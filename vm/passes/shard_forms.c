@@ -1,8 +1,8 @@
 /* shard_forms.c -- values of the new graph by form: which there are, and what it costs to have one in another form.
  *
- * In: an old value, a form. Out: the value that is there, or bytes. Slices of what is whole cost nothing, parts are cut along another
- * dimension at the price of an all_to_all, everything else goes by way of the whole. Odd invariant: bytes are those of the first
- * rank, which has most, so that all ranks find the same. */
+ * In: an old value, a form. Out: the value that is there, or bytes. Slices of what is whole cost nothing, parts are cut
+ * along another dimension at the price of an all_to_all, everything else goes by way of the whole. Odd invariant: bytes
+ * are those of the first rank, which has most, so that all ranks find the same. */
 #include <string.h>
 
 #include "passes/shard.h"
@@ -68,7 +68,7 @@ double sglpass_local_bytes(const sglpass_sharder *s, sglir_id value, const sglpa
     return bytes;
 }
 
-/* ---- what is there ------------------------------------------------------------------------------------------------ */
+/* ---- what is there ----------------------------------------------------------------------------------------------- */
 
 void sglpass_put(sglpass_sharder *s, sglir_id value, sglir_id made, const sglpass_form *form)
 {
@@ -106,7 +106,7 @@ const sglpass_made *sglpass_find(const sglpass_sharder *s, sglir_id value, const
     return NULL;
 }
 
-/* ---- parts along another dimension -------------------------------------------------------------------------------------- */
+/* ---- parts along another dimension ------------------------------------------------------------------------------- */
 
 /* Whether all of `before` come before all of `after`. */
 static bool is_slower(sglplan_axes before, sglplan_axes after)
@@ -146,7 +146,7 @@ void sglpass_apply_move(sglpass_form *form, const sglpass_move *m, const sglpass
     }
 }
 
-/* ---- prices -------------------------------------------------------------------------------------------------------- */
+/* ---- prices ------------------------------------------------------------------------------------------------------ */
 
 /* What is whole at no price: the value's bytes where its splits are gathered and its sums are paid. */
 double sglpass_price_from(const sglpass_sharder *s, sglir_id value, const sglpass_form *have, const sglpass_form *want)

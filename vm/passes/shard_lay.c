@@ -1,9 +1,10 @@
 /* shard_lay.c -- activations between modules as the plan's field `activations` wants them, before a step is laid out.
  *
- * In: the whole graph; patterns of module paths, and dimensions over axes. Out: the same with `laid_out` nodes on what a module
- * of such a path gives to others, and on what others give it of the same shape and dtype: the stream that goes through blocks,
- * forward and backward, and what is added to it. What has fewer elements along the dimension than the axis has ranks stays as it
- * is: a decode step has one. Odd invariant: a module is told by the scopes of nodes alone, so parameters are of none. */
+ * In: the whole graph; patterns of module paths, and dimensions over axes. Out: the same with `laid_out` nodes on what
+ * a module of such a path gives to others, and on what others give it of the same shape and dtype: the stream that goes
+ * through blocks, forward and backward, and what is added to it. What has fewer elements along the dimension than the
+ * axis has ranks stays as it is: a decode step has one. Odd invariant: a module is told by the scopes of nodes alone,
+ * so parameters are of none. */
 #include <string.h>
 
 #include "passes/shard_apart.h"

@@ -1,11 +1,11 @@
-/* shard_packs.c -- packs some of whose members are split are opened: the whole members stay one pack, each split one goes its way
- * in its own shape.
+/* shard_packs.c -- packs some of whose members are split are opened: the whole members stay one pack, each split one
+ * goes its way in its own shape.
  *
- * In: a graph in which optimizers work on packs of parameters, gradients and moments. Out: the same mathematics. What is tied to a
- * pack by elementwise ops (a domain) has its members; each value of a domain becomes a list of pieces, one for all whole members
- * together and one for each split member; elementwise ops and reductions are done piece by piece, whatever else wants the value is
- * given it packed. Odd invariant: all packs and unpacks of a domain must have the same members; where they have not, the domain
- * stays as it is. */
+ * In: a graph in which optimizers work on packs of parameters, gradients and moments. Out: the same mathematics. What
+ * is tied to a pack by elementwise ops (a domain) has its members; each value of a domain becomes a list of pieces, one
+ * for all whole members together and one for each split member; elementwise ops and reductions are done piece by piece,
+ * whatever else wants the value is given it packed. Odd invariant: all packs and unpacks of a domain must have the same
+ * members; where they have not, the domain stays as it is. */
 #include <string.h>
 
 #include "core/broken.h"
@@ -48,7 +48,7 @@ static bool is_line(const opener *o, sglir_id value)
     return sglir_type_of(o->g, value)->rank == 1 && sglir_value_at(o->g, value)->region == 0;
 }
 
-/* ---- domains ------------------------------------------------------------------------------------------------------------- */
+/* ---- domains ----------------------------------------------------------------------------------------------------- */
 
 static void tie(opener *o, const sglir_node *node)
 {
@@ -142,7 +142,7 @@ static bool is_split(const opener *o, const domain *d, uint32_t member)
     return o->split.data[d->split_first + member] != 0;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
 static sglir_type member_type(const opener *o, const domain *d, uint32_t member, sgl_dtype dtype)
 {
@@ -174,7 +174,8 @@ static sgl_status put_pieces(opener *o, sglir_id value, const sglir_id *pieces, 
 
 static sglir_id piece(const opener *o, sglir_id value, uint32_t p) { return o->ids.data[o->pieces[value] - 1 + p]; }
 
-/* Unpacks `packed`, whose members are those of the domain or, with whole_only, those that are whole; ids: one per member. */
+/* Unpacks `packed`, whose members are those of the domain or, with whole_only, those that are whole; ids: one per
+ * member. */
 static void unpack(opener *o, const domain *d, sglir_id packed, bool whole_only, sglir_id *ids)
 {
     sglir_graph *to = o->rewrite->to;
@@ -257,7 +258,7 @@ static sgl_status open_value(opener *o, const domain *d, sglir_id value)
     return status;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 static sgl_status open_pack(opener *o, const domain *d, const sglir_node *node)
 {
@@ -283,7 +284,7 @@ static sgl_status open_unpack(opener *o, const domain *d, const sglir_node *node
 
 static sgl_status open_elementwise(opener *o, const domain *d, const sglir_node *node)
 {
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(o->g, node, named);
     SGLCORE_VEC(sglir_id) made = { 0 };
     sgl_status status = SGL_OK;
@@ -403,7 +404,7 @@ static sgl_status open_reduction(opener *o, const domain *d, const sglir_node *n
     return sglir_status(to);
 }
 
-/* ---- the walk -------------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 /* What the node does piece by piece; false: it is copied. */
 static bool open_node(opener *o, const sglir_node *node, sgl_status *status)

@@ -1,10 +1,10 @@
 /* shard_region.c -- loops and branches over the mesh: each rank runs them over its parts.
  *
- * In: a SCAN, WHILE or COND of the old graph. Out: the same around regions with local extents. In which forms carries go round,
- * and branches give their results, is found by trying: a region is emitted, its yields looked at, and left, until they come back
- * as they went in; a form only ever goes from whole to split or partial, so that ends. What was turned in a region but comes from
- * around it is turned around it, once. Odd invariant: a predicate is whole, so all ranks take the same turns and branches, and
- * meet in the same exchanges. */
+ * In: a SCAN, WHILE or COND of the old graph. Out: the same around regions with local extents. In which forms carries
+ * go round, and branches give their results, is found by trying: a region is emitted, its yields looked at, and left,
+ * until they come back as they went in; a form only ever goes from whole to split or partial, so that ends. What was
+ * turned in a region but comes from around it is turned around it, once. Odd invariant: a predicate is whole, so all
+ * ranks take the same turns and branches, and meet in the same exchanges. */
 #include "passes/shard.h"
 
 typedef struct around {
@@ -104,7 +104,7 @@ static sgl_status take_args(around *a)
     return SGL_OK;
 }
 
-/* ---- trying ------------------------------------------------------------------------------------------------------------ */
+/* ---- trying ------------------------------------------------------------------------------------------------------ */
 
 static sgl_status keep_turned(around *a, int64_t made)
 {
@@ -141,7 +141,7 @@ static sgl_status try_forms(around *a, bool *changed)
     return sglir_status(s->to);
 }
 
-/* ---- for good ---------------------------------------------------------------------------------------------------------- */
+/* ---- for good ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status emit_region(around *a, uint32_t r, sglir_id made, int64_t args)
 {
@@ -171,7 +171,7 @@ static sgl_status emit_for_good(around *a)
     regions[1] = regions[0] + 1;
     SGLCORE_TRY(sglir_status(s->to));
     for (uint32_t r = 0; r < a->node->region_count; r++) SGLCORE_TRY(emit_region(a, r, regions[r], ids));
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(s->from, a->node, named);
     SGLCORE_TRY(sglcore_vec_reserve(s->env, &s->ids, a->count));
     sglir_id *outs = s->ids.data + s->ids.count;

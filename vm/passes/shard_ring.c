@@ -1,15 +1,17 @@
 /* shard_ring.c -- attention that takes keys and values block by block, each as another rank has it (Liu et al.,
  * arXiv:2310.01889).
  *
- * In: attention, or its gradient, whose queries and keys lie in parts of the sequence over one axis. Out: for this rank's own
- * block, and for those of so many ranks before it round the axis as some query sees, the same op over that block alone:
+ * In: attention, or its gradient, whose queries and keys lie in parts of the sequence over one axis. Out: for this
+ * rank's own block, and for those of so many ranks before it round the axis as some query sees, the same op over that
+ * block alone:
  *   attention  outputs are weighed by what each block's scores sum to: with lse = log sum of all blocks' e^lse_j,
  *              out = sum of out_j e^(lse_j - lse)
  *   gradient   out and lse are those of the whole already, so each block's share of dq is a term of its sum; the shares of dk and
  *              dv are sent back to the rank whose block it is
- * A block is sent from the rank that has it, not handed on, so that all may be under way at once. Odd invariant: types say of a
- * block that it is a value of this rank's own (op declare), since none of its places are those of this rank's part; which keys
- * a query sees is said by the offset alone, so blocks that lie behind it, round the ring, are taken and not seen. */
+ * A block is sent from the rank that has it, not handed on, so that all may be under way at once. Odd invariant: types
+ * say of a block that it is a value of this rank's own (op declare), since none of its places are those of this rank's
+ * part; which keys a query sees is said by the offset alone, so blocks that lie behind it, round the ring, are taken
+ * and not seen. */
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +34,7 @@ static int64_t extent_of(const sglpass_sharder *s, const sglir_node *node, uint3
     return sglir_type_of(s->from, sglir_arg(s->from, node, arg))->dims[SGLPASS_SEQUENCE];
 }
 
-/* ---- which blocks --------------------------------------------------------------------------------------------------------- */
+/* ---- which blocks ------------------------------------------------------------------------------------------------ */
 
 bool sglpass_is_ring_arg(const sglpass_sharder *s, const sglir_node *node, uint32_t arg)
 {
@@ -82,8 +84,8 @@ int sglpass_ring_blocks(const sglpass_sharder *s, const sglir_node *node, uint32
     return most;
 }
 
-/* The blocks that the forward took are kept for the backward; where the plan asks for the ring they are not: what comes once more
- * has gone round the ring once more. */
+/* The blocks that the forward took are kept for the backward; where the plan asks for the ring they are not: what comes
+ * once more has gone round the ring once more. */
 sglpass_form sglpass_ring_form(const sglpass_sharder *s, const sglir_node *node, const sglpass_form *own, int axis,
                                int by)
 {
@@ -96,7 +98,7 @@ sglpass_form sglpass_ring_form(const sglpass_sharder *s, const sglir_node *node,
     return form;
 }
 
-/* ---- what is sent ------------------------------------------------------------------------------------------------------------ */
+/* ---- what is sent ------------------------------------------------------------------------------------------------ */
 
 sglir_id sglpass_shift(sglpass_sharder *s, sglir_id made, const int64_t *dims, const sglpass_form *form, int of, int by)
 {
@@ -161,7 +163,7 @@ static void attend_block(ring *r, int by, sglir_id outs[3])
                sglir_attrs_named(s->from, r->node, named), outs);
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 /* Weights [b, h, t] of rows of [b, t, h, e]. */
 static sglir_id of_rows(sglir_graph *to, sglir_id weights)
@@ -213,7 +215,7 @@ static void attend(ring *r, sglir_id *outs)
     outs[1] = lse;
 }
 
-/* ---- the gradient ---------------------------------------------------------------------------------------------------------- */
+/* ---- the gradient ------------------------------------------------------------------------------------------------ */
 
 static void attend_gradient(ring *r, sglir_id *outs)
 {

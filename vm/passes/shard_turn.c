@@ -1,17 +1,18 @@
-/* shard_turn.c -- how a value is brought from form to form: slices of what is whole cost no exchange, sums are paid by all_reduce or handed out by reduce_scatter, parts are put together by all_gather, or cut along another
- * dimension by all_to_all.
+/* shard_turn.c -- how a value is brought from form to form: slices of what is whole cost no exchange, sums are paid by
+ * all_reduce or handed out by reduce_scatter, parts are put together by all_gather, or cut along another dimension by
+ * all_to_all.
  *
- * In: an old value, the form it is wanted in. Out: a value of the new graph. What generators and elementwise ops make whole is
- * made anew in parts rather than cut. Exchanges act along dimension 0, where parts lie one behind another in memory, so a value
- * that is split along another one is transposed before and after. Odd invariant: a dimension that is split over several axes is
- * cut by the slowest first; a form that adds a slower one is reached by way of the whole. */
+ * In: an old value, the form it is wanted in. Out: a value of the new graph. What generators and elementwise ops make
+ * whole is made anew in parts rather than cut. Exchanges act along dimension 0, where parts lie one behind another in
+ * memory, so a value that is split along another one is transposed before and after. Odd invariant: a dimension that is
+ * split over several axes is cut by the slowest first; a form that adds a slower one is reached by way of the whole. */
 #include <string.h>
 
 #include "core/broken.h"
 #include "ir/infer.h"
 #include "passes/shard.h"
 
-/* ---- steps -------------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 /* A value on its way, and the form it has now. */
 typedef struct turning {
@@ -183,7 +184,7 @@ static void move_parts(turning *t, const sglpass_move *m, const sglpass_form *wa
     tell(t, 0);
 }
 
-/* ---- from form to form -------------------------------------------------------------------------------------------- */
+/* ---- from form to form ------------------------------------------------------------------------------------------- */
 
 /* Axes over which dim is split and must be no more, or that stand in the way of a slower one that is to come. */
 static sglplan_axes in_the_way(const turning *t, const sglpass_form *want, int dim)
@@ -286,7 +287,7 @@ static sglir_id turn(sglpass_sharder *s, sglir_id value, const sglpass_made *hav
     return t.now;
 }
 
-/* ---- in parts from the start ---------------------------------------------------------------------------------------- */
+/* ---- in parts from the start ------------------------------------------------------------------------------------- */
 
 static bool may_remake(const sglir_node *node)
 {
@@ -368,7 +369,7 @@ sglir_id sglpass_take(sglpass_sharder *s, sglir_id value, const sglpass_form *fo
     return made;
 }
 
-/* ---- terms ------------------------------------------------------------------------------------------------------------ */
+/* ---- terms ------------------------------------------------------------------------------------------------------- */
 
 /* What is split along dim over axes, as terms of a sum over them: own parts where they belong, zeros elsewhere. */
 static void spread(turning *t, sglplan_axes axes, int dim)
@@ -388,7 +389,8 @@ static void spread(turning *t, sglplan_axes axes, int dim)
     bring(t, dim, true);
 }
 
-/* In whichever form the value is: over axes along which it is whole the first rank has it, where it is split each its part. */
+/* In whichever form the value is: over axes along which it is whole the first rank has it, where it is split each its
+ * part. */
 void sglpass_emit_terms(sglpass_sharder *s, const sglir_node *node)
 {
     const sglir_id value = sglir_arg(s->from, node, 0);

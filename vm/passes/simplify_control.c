@@ -144,7 +144,7 @@ static void emit_less(control *c, sglcore_arena *arena)
     for (uint32_t r = 0; r < node->region_count && to->status == SGL_OK; r++)
         emit_region(c, node->region_first + r, regions[r], ids, types);
     sglir_set_origin_of(to, &c->from->origins.data[node->origin], c->from);
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int named_count = sglir_attrs_named(c->from, node, named);
     sglir_id out = sglir_emit_regions(to, (sglir_op)node->op, args, count, named, named_count, regions,
                                       (int)node->region_count, NULL);

@@ -54,9 +54,9 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
 static sgl_status check_plan(const sglpass_context *context)
 {
     const sglplan *plan = context->plan;
-    if (plan->mesh[SGLIR_AXIS_PP] > SGLPASS_STAGES_MOST)
+    if (plan->mesh[SGLIR_AXIS_PP] > SGLPLAN_MOST_STAGES)
         return sglcore_fail(context->env, SGL_LIMIT, "plan: pp = %lld stages, and %d are the most there may be",
-                            (long long)plan->mesh[SGLIR_AXIS_PP], SGLPASS_STAGES_MOST);
+                            (long long)plan->mesh[SGLIR_AXIS_PP], SGLPLAN_MOST_STAGES);
     if (sglplan_chunks(plan) > 1 && plan->schedule != SGLPLAN_INTERLEAVED)
         return sglcore_fail(
             context->env, SGL_INVALID_ARGUMENT,
@@ -65,18 +65,30 @@ static sgl_status check_plan(const sglpass_context *context)
     return SGL_OK;
 }
 
+/* Without what is dead, that of rank 0 as well: what is dead wants nothing, and weighs nothing. */
+static sgl_status stage_clean(const sglpass_context *given, const sglir_graph *clean, sglir_graph **out)
+{
+    sglpass_context context = *given;
+    sglir_graph *first = NULL;
+    SGLCORE_TRY(check_plan(given));
+    if (given->first) SGLCORE_TRY(sglir_rewrite_graph(given->env, given->first, "stages", NULL, NULL, &first));
+    context.first = first;
+    sgl_status status = stage_graph(&context, clean, out);
+    sglir_graph_free(first);
+    return status;
+}
+
 sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     *out = NULL;
-    sglir_graph *clean; /* what is dead wants nothing */
+    sglir_graph *clean;
     SGLCORE_TRY(sglir_rewrite_graph(context->env, in, "stages", NULL, NULL, &clean));
     if (!sglplan_is_staged(context->plan)) {
         *out = clean;
         sglpass_say(context, in, clean, false);
         return SGL_OK;
     }
-    sgl_status status = check_plan(context);
-    if (status == SGL_OK) status = stage_graph(context, clean, out);
+    sgl_status status = stage_clean(context, clean, out);
     const bool cut = *out != NULL;
     if (status == SGL_OK && !cut) {
         *out = clean;

@@ -12,12 +12,12 @@
 #include "passes/pass.h"
 
 enum {
-    SGLPASS_STAGES_FREE = -1,   /* in place of a stage: made wherever it is wanted */
-    SGLPASS_STAGES_UNSAID = -2, /* nothing says so yet */
-    SGLPASS_STAGES_MOST = 64    /* a bit each */
+    SGLPASS_STAGES_FREE = -1,  /* in place of a stage: made wherever it is wanted */
+    SGLPASS_STAGES_UNSAID = -2 /* nothing says so yet */
 };
 
-/* What a loop over micro-batches carries: nothing else in its body reads the carry but the chain of nodes that add to it. */
+/* What a loop over micro-batches carries: nothing else in its body reads the carry but the chain of nodes that add to
+ * it. */
 typedef struct sglpass_stages_carry {
     sglir_id first, out; /* what it begins as, what the loop gives back: values of the top region */
     sglir_id result;     /* what the body yields */
@@ -69,16 +69,16 @@ static inline int sglpass_stage_of(const sglpass_stages *s, int32_t position)
 
 /* Where the session's layout has a state of this name; false: nowhere yet. */
 bool sglpass_stages_known_home(const sglpass_stages *s, const char *name, int64_t *home);
-/* Fills module and cut: modules whose states have homes stand there, others where the plan's `cut` says, or balanced. INVALID_ARGUMENT:
- * the forward has fewer modules than there are chunks, or `cut` names what cannot be. *any: it has some; a graph of none (initial
- * weights) is no model's. */
+/* Fills module and cut: modules whose states have homes stand there, others where the plan's `cut` says, or balanced.
+ * INVALID_ARGUMENT: the forward has fewer modules than there are chunks, or `cut` names what cannot be. *any: it has
+ * some; a graph of none (initial weights) is no model's. */
 sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any);
 /* Finds the loops to unroll, and fills place. */
 sgl_status sglpass_stages_assign(sglpass_stages *s);
 /* Zero-bubble: moves what may wait of the backward in an unrolled loop's body to the positions for weights. */
 sgl_status sglpass_stages_set_apart(sglpass_stages *s, const sglir_region *body);
-/* All turns (of each micro-batch one forward and one backward on each chunk, under zero-bubble one for weights, too), by when they
- * begin: each stage's in the order of the schedule, none before what it needs. They are of the arena. */
+/* All turns (of each micro-batch one forward and one backward on each chunk, under zero-bubble one for weights, too),
+ * by when they begin: each stage's in the order of the schedule, none before what it needs. They are of the arena. */
 sgl_status sglpass_stages_order(sglcore_env *env, sglcore_arena *arena, sglplan_schedule schedule, int stages,
                                 int chunks, int64_t micro, sglpass_stages_turn **turns, int64_t *count);
 /* Calls back for each value that the node reads, in its regions too; of a chain's node all but what it adds to. */

@@ -1,9 +1,10 @@
 /* stages_apart.c -- what of a backward may wait: gradients of weights, apart from what other stages' work depends on.
  *
- * In: positions of a loop's body. Out: nodes of a backward position that nothing of another position needs, and that work with what
- * the forward has kept, stand at the position for weights of their chunk, and so does what is made of them alone. What is made of
- * the backward's own values without more (a sum over rows) stays: to keep these for it would cost memory and spare no time.
- * Odd invariant: a node whose results are a gradient for the stage before and one of a weight does both at once, and stays. */
+ * In: positions of a loop's body. Out: nodes of a backward position that nothing of another position needs, and that
+ * work with what the forward has kept, stand at the position for weights of their chunk, and so does what is made of
+ * them alone. What is made of the backward's own values without more (a sum over rows) stays: to keep these for it
+ * would cost memory and spare no time. Odd invariant: a node whose results are a gradient for the stage before and one
+ * of a weight does both at once, and stays. */
 #include "passes/stages.h"
 
 static bool is_backward(const sglpass_stages *s, int32_t position)

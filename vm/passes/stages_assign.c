@@ -1,11 +1,11 @@
 /* stages_assign.c -- on which stage a node is made.
  *
- * In: a graph after `micro`, its cut. Out: the loops to unroll, a stage or position for each value. In a loop over micro-batches a
- * node stands where its module does, forward or backward, but never before what it reads: positions only rise along the way of a
- * micro-batch, so that its turns can be taken one after another. Parameters live where they are used first, states with their
- * parameter, and what an optimizer does with them, there too. What depends on none of them is made wherever it is wanted, and so
- * are numbers in which several stages meet (a norm, a flag): each is handed the terms. Odd invariant: a carry that stages add to
- * is one sum per stage until the loop has ended. */
+ * In: a graph after `micro`, its cut. Out: the loops to unroll, a stage or position for each value. In a loop over
+ * micro-batches a node stands where its module does, forward or backward, but never before what it reads: positions
+ * only rise along the way of a micro-batch, so that its turns can be taken one after another. Parameters live where
+ * they are used first, states with their parameter, and what an optimizer does with them, there too. What depends on
+ * none of them is made wherever it is wanted, and so are numbers in which several stages meet (a norm, a flag): each is
+ * handed the terms. Odd invariant: a carry that stages add to is one sum per stage until the loop has ended. */
 #include <string.h>
 
 #include "passes/stages.h"
@@ -22,7 +22,7 @@ void sglpass_stages_each_use(const sglpass_stages *s, sglir_id id, void (*use)(v
     if (node->region_count > 0) sglir_each_capture(s->from, node, use, user);
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 /* A state's parameter, "w" of "adamw.m/w"; NONE: it is no state of a parameter. */
 static sglir_id parameter_of(const sglir_graph *g, const sglir_node *input)
@@ -46,7 +46,7 @@ static bool lives_somewhere(const sglpass_stages *s, const sglir_node *input)
            parameter_of(s->from, input) != SGLIR_NONE;
 }
 
-/* ---- loops ------------------------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 /* Marks the chain of nodes from what is yielded back to the carry. False: what stands between is no such chain. */
 static bool follow_chain(sglpass_stages *s, const uint32_t *uses, sglir_id yielded, sglir_id carry, int32_t number)
@@ -92,7 +92,7 @@ static sgl_status take_loop(sglpass_stages *s, sglir_id id, const uint32_t *uses
     return sglcore_vec_push(s->env, &s->loops, loop);
 }
 
-/* ---- positions within a loop --------------------------------------------------------------------------------------------------- */
+/* ---- positions within a loop ------------------------------------------------------------------------------------- */
 
 typedef struct reader {
     const sglpass_stages *s;
@@ -210,7 +210,7 @@ static sgl_status place_body(sglpass_stages *s, const sglpass_stages_loop *loop,
     return SGL_OK;
 }
 
-/* ---- the top region -------------------------------------------------------------------------------------------------------------- */
+/* ---- the top region ---------------------------------------------------------------------------------------------- */
 
 /* What depends on something that lives on a stage; loops in which such things are worked with are unrolled. */
 static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *uses, int32_t *room)

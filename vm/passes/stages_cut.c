@@ -6,7 +6,6 @@
  * modules stand in the order in which the forward meets them. What stands in a loop and in no module is weighed with
  * the one before it. Odd invariant: a module weighs what its forward and its backward cost, as both stand on one stage. */
 #include <ctype.h>
-#include <math.h>
 #include <string.h>
 
 #include "passes/stages.h"
@@ -24,32 +23,16 @@ static size_t module_length(const char *scope)
     return first ? (size_t)(first - scope) : strlen(scope);
 }
 
-static const char *scope_of(const sglpass_stages *s, const sglir_node *node)
+static const char *scope_of(const sglir_graph *g, const sglir_node *node)
 {
-    return sglcore_string(s->from->strings, s->from->origins.data[node->origin].scope);
+    return sglcore_string(g->strings, g->origins.data[node->origin].scope);
 }
 
-/* By how much a part of the value would be larger if all were as large; 1: they are. */
-static double unevenness(const sglpass_stages *s, sglir_id value)
+/* Arithmetic, and bytes as so much arithmetic: what matters is that neither products nor norms count nothing. */
+static double weight_of(const sglir_graph *g, sglir_id node)
 {
-    const double own = (double)sglir_bytes(sglir_type_of(s->from, value));
-    return own > 0 ? sglpass_even_bytes(s->context->plan, s->from, value) / own : 1;
-}
-
-/* Arithmetic, and bytes as so much arithmetic: what matters is that neither products nor norms count nothing. Ranks whose parts are
- * uneven must cut alike: their own work is scaled to that of even parts, and rounded, so that all come to the same. */
-static double weight_of(const sglpass_stages *s, sglir_id id)
-{
-    const sglir_node *node = sglir_node_at(s->from, id);
-    const sglplan_cost cost = sglplan_cost_of(s->from, id);
-    const double weight = cost.flops + 8 * cost.transcendentals + 8 * cost.bytes;
-    double scale = 1;
-    for (uint32_t r = 0; r < node->out_count && scale == 1; r++) scale = unevenness(s, node->out_first + r);
-    for (uint32_t i = 0; i < node->arg_count && scale == 1; i++) scale = unevenness(s, sglir_arg(s->from, node, i));
-    if (scale == 1 || weight == 0) return weight;
-    int exponent;
-    const double digits = round(frexp(weight * scale, &exponent) * 64);
-    return ldexp(digits, exponent);
+    const sglplan_cost cost = sglplan_cost_of(g, node);
+    return cost.flops + 8 * cost.transcendentals + 8 * cost.bytes;
 }
 
 typedef struct modules {
@@ -75,29 +58,43 @@ static bool is_on_the_way(const sglpass_stages *s, const sglir_node *node)
            looped == (node->region != 0);
 }
 
-/* Nodes that hold regions weigh what their regions do, node by node. */
 static sgl_status find_modules(sglpass_stages *s, modules *m)
 {
     const sglir_graph *g = s->from;
+    for (int backward = 0; backward < 2; backward++) {
+        for (int64_t n = 0; n < g->nodes.count; n++) {
+            const sglir_node *node = &g->nodes.data[n];
+            const char *scope = scope_of(g, node);
+            size_t length = module_length(scope);
+            if (node->op == SGLIR_OP_INPUT || sglir_is_made_by(g, node, "autodiff") != (backward == 1)) continue;
+            s->module[n] = length > 0 ? find_module(m, scope, length) : 0;
+            if (s->module[n] > 0 || length == 0 || backward || !is_on_the_way(s, node)) continue;
+            SGLCORE_TRY(sglcore_vec_push(s->env, &m->names, scope));
+            SGLCORE_TRY(sglcore_vec_push(s->env, &m->weights, 0.0));
+            s->module[n] = (int32_t)m->names.count;
+        }
+    }
+    return SGL_OK;
+}
+
+/* By the graph of rank 0 where ranks have uneven parts, since all must cut alike. Nodes that hold regions weigh what their regions do,
+ * node by node. */
+static void weigh_modules(const sglpass_stages *s, modules *m)
+{
+    const sglir_graph *g = s->context->first ? s->context->first : s->from;
     int32_t last = 0;
     for (int backward = 0; backward < 2; backward++) {
         for (int64_t n = 0; n < g->nodes.count; n++) {
             const sglir_node *node = &g->nodes.data[n];
-            const char *scope = scope_of(s, node);
-            size_t length = module_length(scope);
             if (node->op == SGLIR_OP_INPUT || sglir_is_made_by(g, node, "autodiff") != (backward == 1)) continue;
-            s->module[n] = length > 0 ? find_module(m, scope, length) : 0;
-            if (s->module[n] == 0 && length > 0 && !backward && is_on_the_way(s, node)) {
-                SGLCORE_TRY(sglcore_vec_push(s->env, &m->names, scope));
-                SGLCORE_TRY(sglcore_vec_push(s->env, &m->weights, 0.0));
-                s->module[n] = (int32_t)m->names.count;
-            }
-            if (s->module[n] > 0) last = s->module[n];
-            bool counts = s->module[n] > 0 || node->region != 0; /* not an optimizer's, which is of no module */
-            if (last > 0 && counts && node->region_count == 0) m->weights.data[last - 1] += weight_of(s, (sglir_id)n);
+            const char *scope = scope_of(g, node);
+            const size_t length = module_length(scope);
+            const int32_t module = length > 0 ? find_module(m, scope, length) : 0;
+            if (module > 0) last = module;
+            bool counts = module > 0 || node->region != 0; /* not an optimizer's, which is of no module */
+            if (last > 0 && counts && node->region_count == 0) m->weights.data[last - 1] += weight_of(g, (sglir_id)n);
         }
     }
-    return SGL_OK;
 }
 
 /* least[k * count + i]: of modules 0 .. i over k + 1 chunks the largest weight of a chunk, where that is least; from: where the last
@@ -258,6 +255,7 @@ sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any)
 {
     modules m = { 0 };
     sgl_status status = find_modules(s, &m);
+    if (status == SGL_OK) weigh_modules(s, &m);
     *any = m.names.count > 0;
     if (status == SGL_OK && *any) status = cut_between(s, &m);
     sglcore_vec_free(s->env, &m.names);

@@ -1,8 +1,8 @@
 /* stages_order.c -- in which order the stages of a pipeline take their turns: the schedules, on paper.
  *
- * In: a schedule, numbers of stages, chunks and micro-batches. Out: all turns with the times at which they would begin and end if a
- * stage's forward took 1, its backward 2 (of which gradients of weights 1), each chunk its share, and handing over nothing. Each
- * stage's order is the schedule's own:
+ * In: a schedule, numbers of stages, chunks and micro-batches. Out: all turns with the times at which they would begin
+ * and end if a stage's forward took 1, its backward 2 (of which gradients of weights 1), each chunk its share, and
+ * handing over nothing. Each stage's order is the schedule's own:
  *   gpipe        all forward, then all backward (Huang et al., arXiv:1811.06965)
  *   1f1b         stage s goes ahead by stages - 1 - s micro-batches, then one forward, one backward, so that it keeps stages - s of
  *                them at the most (Narayanan et al., arXiv:2006.09503)
@@ -25,8 +25,8 @@ typedef struct orderer {
     double *ends;               /* per position and micro-batch; negative: not taken yet */
 } orderer;
 
-/* A round is of as many micro-batches as there are stages, or a few more where they do not come out even: larger ones first, since a
- * stage is ahead by the first one. */
+/* A round is of as many micro-batches as there are stages, or a few more where they do not come out even: larger ones
+ * first, since a stage is ahead by the first one. */
 static int64_t first_round(const orderer *o)
 {
     int64_t rounds = o->micro < o->stages ? 1 : o->micro / o->stages;
@@ -103,8 +103,8 @@ static double turn_length(const orderer *o, const sglpass_stages_turn *turn)
 /* False: the stages would wait for one another for ever. */
 static bool take_turns(orderer *o, sglpass_stages_turn *turns)
 {
-    int64_t next[SGLPASS_STAGES_MOST] = { 0 }, taken = 0;
-    double free_at[SGLPASS_STAGES_MOST] = { 0 };
+    int64_t next[SGLPLAN_MOST_STAGES] = { 0 }, taken = 0;
+    double free_at[SGLPLAN_MOST_STAGES] = { 0 };
     for (int64_t before = -1; taken > before;) { /* each round takes what waits for nothing but its own turn */
         before = taken;
         for (int stage = 0; stage < o->stages; stage++) {

@@ -110,7 +110,7 @@ static void clone_node(clone *c, sglir_id id)
         return;
     }
     for (uint32_t i = 0; i < node.arg_count; i++) args[i] = mapped(c, sglir_arg(g, &node, i));
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     int named_count = sglir_attrs_named(g, &node, named);
     sglir_emit(g, (sglir_op)node.op, args, (int)node.arg_count, named, named_count, outs);
     if (g->status != SGL_OK) return;

@@ -35,7 +35,7 @@ void sglpass_vjp_scale(const sglpass_vjp *v)
 /* The gradient is laid out as the value is. */
 void sglpass_vjp_laid_out(const sglpass_vjp *v)
 {
-    sglir_named attrs[16];
+    sglir_named attrs[SGLIR_MOST_ATTRS];
     int count = sglir_attrs_named(v->g, sglir_node_at(v->g, v->node), attrs);
     v->into[0] = sglir_emit(v->g, SGLIR_OP_LAID_OUT, &v->dys[0], 1, attrs, count, NULL);
 }

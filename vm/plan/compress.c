@@ -5,8 +5,6 @@
 
 #include "plan/layout.h"
 
-enum { MOST_ENTRIES = 64 };
-
 static const char *const names[SGLPLAN_CODEC_COUNT + 1] = {
 #define SGLPLAN_CODEC(name, text, help) #text,
 #include "plan/codecs.def"
@@ -62,8 +60,8 @@ sgl_status sglplan_compress_check(sglcore_env *env, const char *compress)
             return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: compress: there is no codec '%s' for '%.*s'%s", word,
                                 (int)e.length, e.pattern, sglcore_hint(word, names, SGLPLAN_CODEC_COUNT + 1, hint));
         }
-        if (count == MOST_ENTRIES)
-            return sglcore_fail(env, SGL_LIMIT, "plan: compress has more than %d entries", (int)MOST_ENTRIES);
+        if (count == SGLPLAN_MOST_PATTERNS)
+            return sglcore_fail(env, SGL_LIMIT, "plan: compress has more than %d entries", SGLPLAN_MOST_PATTERNS);
     }
     return SGL_OK;
 }

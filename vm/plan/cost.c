@@ -1,8 +1,8 @@
 /* cost.c -- what a node costs: column cost of ops.def as formulas over its types.
  *
- * In: a node. Out: arithmetic, transcendental evaluations, and the bytes that it cannot avoid to read and write; no time,
- * which is a matter of the machine. Odd invariant: a fused kernel counts the arithmetic of its region and the bytes of
- * its border only; a loop counts its region as often as it runs, a branch the dearer one. */
+ * In: a node. Out: arithmetic, transcendental evaluations, and the bytes that it cannot avoid to read and write; no
+ * time, which is a matter of the machine. Odd invariant: a fused kernel counts the arithmetic of its region and the
+ * bytes of its border only; a loop counts its region as often as it runs, a branch the dearer one. */
 #include "plan/cost.h"
 
 /* What one random element takes: ten rounds of ten integer operations make four words; a normal one takes two words. */

@@ -3,10 +3,8 @@
 
 #include <string.h>
 
-enum { MOST_ENTRIES = 64 };
-
-/* Where the text behind a '*' does not fit, that '*' takes one character more; those before it need not be asked again, so no
- * pattern takes long. */
+/* Where the text behind a '*' does not fit, that '*' takes one character more; those before it need not be asked again,
+ * so no pattern takes long. */
 static bool fits(const char *pattern, size_t length, const char *name, size_t left, bool dots)
 {
     size_t p = 0, n = 0, behind = 0, taken = 0; /* behind: of the last '*', 0: there was none */
@@ -33,7 +31,7 @@ bool sglplan_pattern_fits(const char *pattern, size_t length, const char *name, 
     return fits(pattern, length, name, name_length, true);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 typedef struct entry {
     const char *pattern;
@@ -100,40 +98,37 @@ sgl_status sglplan_layouts_check(sglcore_env *env, const char *field, const char
                 "plan: %s: '%.*s' is not of the form \"PATTERN AXIS:DIM\", such as \"*.wq tp:0\", with an "
                 "axis of dp, fsdp, tp, pp, ep, cp and a dimension from 0 to %d, or - for none",
                 field, (int)(e.end - e.pattern), e.pattern, SGL_MAX_RANK - 1);
-        if (++count > MOST_ENTRIES)
-            return sglcore_fail(env, SGL_LIMIT, "plan: %s has more than %d entries", field, (int)MOST_ENTRIES);
+        if (++count > SGLPLAN_MOST_PATTERNS)
+            return sglcore_fail(env, SGL_LIMIT, "plan: %s has more than %d entries", field, SGLPLAN_MOST_PATTERNS);
     }
     return SGL_OK;
+}
+
+/* Of a name that is no state's the entries of states are left out. dots: a '*' may be one. */
+static void ask(const char *text, const char *name, size_t length, bool is_state, bool dots,
+                int8_t at[SGLIR_AXIS_COUNT], uint64_t *named)
+{
+    int axis, dim;
+    entry e;
+    *named = 0;
+    memset(at, -1, SGLIR_AXIS_COUNT);
+    for (int i = 0; next_entry(&text, &e); i++) {
+        if ((e.states && !is_state) || !fits(e.pattern, e.length, name, length, dots)) continue;
+        *named |= UINT64_C(1) << i;
+        while (next_split(&e.rest, e.end, &axis, &dim) > 0) at[axis] = (int8_t)dim;
+    }
 }
 
 void sglplan_layout_of(const sglplan *plan, const char *name, bool is_state, int8_t at[SGLIR_AXIS_COUNT],
                        uint64_t *named)
 {
-    const char *text = plan->layouts;
-    int axis, dim;
-    entry e;
-    *named = 0;
-    memset(at, -1, SGLIR_AXIS_COUNT);
-    for (int i = 0; next_entry(&text, &e); i++) {
-        if ((e.states && !is_state) || !sglplan_pattern_fits(e.pattern, e.length, name, strlen(name))) continue;
-        *named |= UINT64_C(1) << i;
-        while (next_split(&e.rest, e.end, &axis, &dim) > 0) at[axis] = (int8_t)dim;
-    }
+    ask(plan->layouts, name, strlen(name), is_state, true, at, named);
 }
 
 void sglplan_activations_of(const sglplan *plan, const char *path, size_t length, int8_t at[SGLIR_AXIS_COUNT],
                             uint64_t *named)
 {
-    const char *text = plan->activations;
-    int axis, dim;
-    entry e;
-    *named = 0;
-    memset(at, -1, SGLIR_AXIS_COUNT);
-    for (int i = 0; next_entry(&text, &e); i++) {
-        if (e.states || !fits(e.pattern, e.length, path, length, false)) continue;
-        *named |= UINT64_C(1) << i;
-        while (next_split(&e.rest, e.end, &axis, &dim) > 0) at[axis] = (int8_t)dim;
-    }
+    ask(plan->activations, path, length, false, false, at, named);
 }
 
 bool sglplan_layout_entry(const char *text, int number, const char **pattern, size_t *length)

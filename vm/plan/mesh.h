@@ -1,8 +1,8 @@
 /* mesh.h -- ranks as a named grid, and how an extent is cut among some of them: arithmetic alone.
  *
- * In: a plan's extents by axis. Out: coordinates, groups, offsets and sizes. MICRO is an axis of time, not of ranks, and
- * takes no part. Ranks count with PP slowest, then DP, FSDP, EP, CP, and TP fastest: the axes that exchange most often have
- * neighbours in them, which are of one machine more likely than not. A set of axes is a mask, a bit each. */
+ * In: a plan's extents by axis. Out: coordinates, groups, offsets and sizes. MICRO is an axis of time, not of ranks,
+ * and takes no part. Ranks count with PP slowest, then DP, FSDP, EP, CP, and TP fastest: the axes that exchange most
+ * often have neighbours in them, which are of one machine more likely than not. A set of axes is a mask, a bit each. */
 #ifndef SGLPLAN_MESH_H
 #define SGLPLAN_MESH_H
 
@@ -23,8 +23,7 @@ typedef struct sglplan_coordinate {
     int64_t at[SGLIR_AXIS_COUNT]; /* MICRO: 0 */
 } sglplan_coordinate;
 
-/* Ranks of the whole mesh, at most SGLPLAN_MOST_RANKS; more: INVALID_ARGUMENT, with the extents in the message. */
-#define SGLPLAN_MOST_RANKS ((int64_t)1 << 24)
+/* Ranks of the whole mesh, at most SGLPLAN_MOST_RANKS; more: INVALID_ARGUMENT, with the axis in the message. */
 sgl_status sglplan_mesh_size(sglcore_env *env, const sglplan *plan, int64_t *ranks);
 sglplan_coordinate sglplan_mesh_coordinate(const sglplan *plan, int64_t rank);
 int64_t sglplan_mesh_rank(const sglplan *plan, const sglplan_coordinate *coordinate);
@@ -42,10 +41,12 @@ typedef struct sglplan_part {
     int64_t offset, size;
 } sglplan_part;
 
-/* Part `place` of `parts` of an extent that may be cut at multiples of `unit` only (the width of a head, a row of 1): as
- * even as can be, the larger ones first, empty where there are more parts than units. The extent is a multiple of the unit. */
+/* Part `place` of `parts` of an extent that may be cut at multiples of `unit` only (the width of a head, a row of 1):
+ * as even as can be, the larger ones first, empty where there are more parts than units. The extent is a multiple of
+ * the unit. */
 sglplan_part sglplan_part_of(int64_t extent, int64_t unit, int64_t parts, int64_t place);
-/* The part of `rank` where the extent is cut over several axes: over the slowest first, each part then over the next one. */
+/* The part of `rank` where the extent is cut over several axes: over the slowest first, each part then over the next
+ * one. */
 sglplan_part sglplan_part_along(const sglplan *plan, sglplan_axes axes, int64_t rank, int64_t extent, int64_t unit);
 /* Which part holds the element. */
 int64_t sglplan_part_holding(int64_t extent, int64_t unit, int64_t parts, int64_t element);

@@ -11,8 +11,6 @@
 #include "plan/layout.h"
 #include "plan/plan.h"
 
-enum { SGLPLAN_MAX_EXTENT = 1 << 20 }; /* of one axis, and of the ranks that all axes span together */
-
 /* Field name per axis: "mesh.dp", ..., and "micro" for the time axis, which spans no ranks. */
 #define AXIS_FIELD(name, text) "mesh." text,
 static const char *const mesh_fields[SGLIR_AXIS_COUNT] = { SGLIR_AXIS_MAP(AXIS_FIELD) };
@@ -36,7 +34,7 @@ static const struct {
                 { "scale_growth_interval", offsetof(sglplan, scale_growth_interval), 2000, 1, 1 << 30, false },
                 { "max_skips", offsetof(sglplan, max_skips), 20, 1, 1 << 30, false },
                 { "unfused", offsetof(sglplan, unfused), 0, 0, 1, false },
-                { "chunks", offsetof(sglplan, chunks), 0, 0, 64, false },
+                { "chunks", offsetof(sglplan, chunks), 0, 0, SGLPLAN_MOST_CHUNKS, false },
                 { "bucket", offsetof(sglplan, bucket), 4 << 20, 1, (int64_t)1 << 40, false } };
 enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
 
@@ -78,17 +76,17 @@ static sgl_status check_kind(sglcore_env *env, const sglir_named *field, char ki
 static sgl_status set_extent(sglcore_env *env, sglplan *plan, int axis, const sglir_named *field)
 {
     SGLCORE_TRY(check_kind(env, field, 'i'));
-    if (field->i < 1 || field->i > SGLPLAN_MAX_EXTENT)
-        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s is %lld, and must be from 1 to %d", field->name,
-                            (long long)field->i, SGLPLAN_MAX_EXTENT);
+    if (field->i < 1 || field->i > SGLPLAN_MOST_RANKS)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "plan: %s is %lld, and must be from 1 to %lld", field->name,
+                            (long long)field->i, (long long)SGLPLAN_MOST_RANKS);
     int64_t ranks = axis == SGLIR_AXIS_MICRO ? 1 : field->i;
     for (int other = 0; other < SGLIR_AXIS_COUNT; other++) {
         if (other != axis && other != SGLIR_AXIS_MICRO) ranks *= plan->mesh[other];
     }
-    if (ranks > SGLPLAN_MAX_EXTENT)
+    if (ranks > SGLPLAN_MOST_RANKS)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT,
-                            "plan: with %s = %lld the mesh spans %lld ranks, and %d are the most there may be",
-                            field->name, (long long)field->i, (long long)ranks, SGLPLAN_MAX_EXTENT);
+                            "plan: with %s = %lld the mesh spans %lld ranks, and %lld are the most there may be",
+                            field->name, (long long)field->i, (long long)ranks, (long long)SGLPLAN_MOST_RANKS);
     plan->mesh[axis] = field->i;
     return SGL_OK;
 }

@@ -5,7 +5,8 @@
 
 #include "ir/ir.h"
 
-/* In which order the stages of a pipeline take their turns. UNSTAGED: there are none, along pp every rank computes the same. */
+/* In which order the stages of a pipeline take their turns. UNSTAGED: there are none, along pp every rank computes the
+ * same. */
 #define SGLPLAN_SCHEDULES(X)                                                                                           \
     X(UNSTAGED, "none")                                                                                                \
     X(GPIPE, "gpipe") X(1F1B, "1f1b") X(INTERLEAVED, "interleaved") X(ZERO_BUBBLE, "zero-bubble")
@@ -15,9 +16,15 @@ typedef enum sglplan_schedule {
 #undef SGLPLAN_SCHEDULE_ENUM
         SGLPLAN_SCHEDULE_COUNT
 } sglplan_schedule;
+/* Of a mesh, all its axes together; of micro-batches of a step as many. */
+#define SGLPLAN_MOST_RANKS ((int64_t)1 << 20)
+/* Of a pipeline whose stages take turns (sets of them hold a bit for each), and of the chunks of one of them. */
+enum { SGLPLAN_MOST_STAGES = 64, SGLPLAN_MOST_CHUNKS = 64 };
+/* Of a field by patterns of names: sets of them hold a bit for each. */
+enum { SGLPLAN_MOST_PATTERNS = 64 };
 
-/* What attention over parts of the sequence takes: whole keys and values; or parts of the heads, of the whole sequence; or keys and
- * values block by block, round the ring of ranks. AUTO: whatever sends the fewest bytes. */
+/* What attention over parts of the sequence takes: whole keys and values; or parts of the heads, of the whole sequence;
+ * or keys and values block by block, round the ring of ranks. AUTO: whatever sends the fewest bytes. */
 #define SGLPLAN_ATTENTIONS(X) X(AUTO, "auto") X(GATHER, "gather") X(HEADS, "heads") X(RING, "ring")
 typedef enum sglplan_attention {
 #define SGLPLAN_ATTENTION_ENUM(name, text) SGLPLAN_ATTENTION_##name,
@@ -47,8 +54,9 @@ typedef struct sglplan {
     bool native[SGLIR_OP_COUNT]; /* composites that the device runs whole; filled from the device before the passes */
 } sglplan;
 
-/* States that the pass precision makes for fp16: the scale of the loss; steps since it changed; steps skipped, of all and
- * one after another; of the latter the first parameter (as the traced graph numbers them) whose gradient was not finite. */
+/* States that the pass precision makes for fp16: the scale of the loss; steps since it changed; steps skipped, of all
+ * and one after another; of the latter the first parameter (as the traced graph numbers them) whose gradient was not
+ * finite. */
 #define SGLPLAN_SCALE "~loss_scale.scale"
 #define SGLPLAN_SCALE_GOOD "~loss_scale.good"
 #define SGLPLAN_SCALE_SKIPPED "~loss_scale.skipped"

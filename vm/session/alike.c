@@ -10,15 +10,22 @@
 
 enum { SAMPLES = 16 }; /* batches */
 
-#define ALIKE(row)                                                                                                     \
-    row(start_step, "the step they begin after") row(steps, "the number of steps") row(stop_at, "the step to stop at") \
-        row(seed, "the seed") row(evaluates, "whether there is an evaluation")                                         \
-            row(evaluated, "the step of the last evaluation") row(eval_every, "how often to evaluate")                 \
-                row(eval_batches, "the number of batches of an evaluation")                                            \
-                    row(saves, "whether there is a folder of checkpoints") row(save_every, "how often to save")        \
-                        row(train_tokens, "the number of training tokens")                                             \
-                            row(held_out, "the number of held-out tokens")                                             \
-                                row(content, "the hash of the first batches")
+/* clang-format off */
+#define ALIKE(row)                                                     \
+    row(start_step,   "the step they begin after")                     \
+    row(steps,        "the number of steps")                           \
+    row(stop_at,      "the step to stop at")                           \
+    row(seed,         "the seed")                                      \
+    row(evaluates,    "whether there is an evaluation")                \
+    row(evaluated,    "the step of the last evaluation")               \
+    row(eval_every,   "how often to evaluate")                         \
+    row(eval_batches, "the number of batches of an evaluation")        \
+    row(saves,        "whether there is a folder of checkpoints")      \
+    row(save_every,   "how often to save")                             \
+    row(train_tokens, "the number of training tokens")                 \
+    row(held_out,     "the number of held-out tokens")                 \
+    row(content,      "the hash of the first batches")
+/* clang-format on */
 
 typedef struct told {
 #define MEMBER(name, text) int64_t name;

@@ -1,8 +1,8 @@
 /* checkpoint.c -- the states of a session on their way to and from disk: checkpoints, and files of weights.
  *
- * Comes in: a folder or a file. Goes out: a checkpoint, or states that are as it says. Of several ranks each writes what no rank
- * before it has, and reads what is its own; they go from one stage to the next together. Odd invariant: caches are never
- * saved, and of an unfinished step nothing is. */
+ * Comes in: a folder or a file. Goes out: a checkpoint, or states that are as it says. Of several ranks each writes
+ * what no rank before it has, and reads what is its own; they go from one stage to the next together. Odd invariant:
+ * caches are never saved, and of an unfinished step nothing is. */
 #include <string.h>
 
 #include "plan/compress.h"

@@ -1,11 +1,11 @@
 /* foresee.c -- a step of all ranks of a mesh on paper, none of which is started.
  *
- * Comes in: a graph, a plan, the rates of a machine. Goes out: whether all exchanges would find their partners (an error with
- * both sides where not), and the time of a step. Of the ranks of one place along pp those at two opposite corners of the mesh are
- * planned: extents are cut the larger parts first, so that what lies between has parts between theirs, and where the corners' placed
- * graphs are equal, so are those between. Where not, the mesh is halved, and each half asked alike. A program that the session has
- * frozen is not planned again. Odd invariant: the session stays as it is: these programs are thrown away, and take no place in its
- * sections. */
+ * Comes in: a graph, a plan, the rates of a machine. Goes out: whether all exchanges would find their partners (an
+ * error with both sides where not), and the time of a step. Of the ranks of one place along pp those at two opposite
+ * corners of the mesh are planned: extents are cut the larger parts first, so that what lies between has parts between
+ * theirs, and where the corners' placed graphs are equal, so are those between. Where not, the mesh is halved, and each
+ * half asked alike. A program that the session has frozen is not planned again. Odd invariant: the session stays as it
+ * is: these programs are thrown away, and take no place in its sections. */
 #include "session/session.h"
 #include "tune/list.h"
 

@@ -1,9 +1,9 @@
 /* order.c -- whether the ranks of a world would come to the end of a step: all of them on paper, before the first one.
  *
- * Comes in: this rank's program. Goes out: nothing, or on every rank the same error, which names both sides of what would hang
- * (tune/simulate.h). What a rank does is exchanged as a list, once for all ranks that do the same: where all do, which is the
- * rule without stages, nothing but a hash of it. Odd invariant: a list that comes from another rank is trusted as far as its
- * sizes, since all run one version of the library (collectives compare that when they join). */
+ * Comes in: this rank's program. Goes out: nothing, or on every rank the same error, which names both sides of what
+ * would hang (tune/simulate.h). What a rank does is exchanged as a list, once for all ranks that do the same: where all
+ * do, which is the rule without stages, nothing but a hash of it. Odd invariant: a list that comes from another rank is
+ * trusted as far as its sizes, since all run one version of the library (collectives compare that when they join). */
 #include <string.h>
 
 #include "session/session.h"

@@ -1,10 +1,11 @@
 /* parts.c -- states of which each rank has a part: who has which, and the whole put together.
  *
- * Comes in: a traced graph with a plan that splits some of its parameters and states. Goes out: of each its whole type and the
- * box that a rank of the mesh has; an error where a program would have a state in other parts than the session has it; the
- * whole, gathered over the ranks. Odd invariant: what is kept is how a state is cut, of which every rank works out all parts
- * by itself; several ranks may have the same part, and the first of them speaks for it. Of what lives on one stage of a pipeline
- * the others have nothing; a number has its one element there too, which means nothing. */
+ * Comes in: a traced graph with a plan that splits some of its parameters and states. Goes out: of each its whole type
+ * and the box that a rank of the mesh has; an error where a program would have a state in other parts than the session
+ * has it; the whole, gathered over the ranks. Odd invariant: what is kept is how a state is cut, of which every rank
+ * works out all parts by itself; several ranks may have the same part, and the first of them speaks for it. Of what
+ * lives on one stage of a pipeline the others have nothing; a number has its one element there too, which means
+ * nothing. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 #include "plan/compress.h"
 #include "session/session.h"
 
-/* ---- how a state is cut -------------------------------------------------------------------------------------------- */
+/* ---- how a state is cut ------------------------------------------------------------------------------------------ */
 
 static sglcore_hash hash_of(const char *name) { return sglcore_hash_bytes(name, strlen(name)); }
 
@@ -88,7 +89,7 @@ static int64_t mesh_ranks(const sglsession_split *split)
     return ranks;
 }
 
-/* ---- programs that share a state ------------------------------------------------------------------------------------- */
+/* ---- programs that share a state --------------------------------------------------------------------------------- */
 
 static const char *split_text(const sglsession_split *split, char *text, size_t size)
 {
@@ -206,7 +207,7 @@ sgl_status sglsession_keep_splits(sgl_session *session, const sglir_graph *trace
     return SGL_OK;
 }
 
-/* ---- reading and writing --------------------------------------------------------------------------------------------- */
+/* ---- reading and writing ----------------------------------------------------------------------------------------- */
 
 /* Between a whole tensor and the dense part of it that the box is. */
 static void copy_part(const sglsession_split *split, const sglstore_box *box, char *whole, char *part, bool gather)

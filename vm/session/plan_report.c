@@ -72,7 +72,7 @@ static sgl_status count_block(summary *s, uint32_t block, int64_t launches)
     const sglexec_block *b = &p->blocks.data[block];
     for (uint32_t n = b->first; n < b->first + b->count; n++) {
         const sglexec_instruction *i = &p->instructions.data[n];
-        if (sglir_ops[i->op].flags & SGLIR_EXCHANGE) SGLCORE_TRY(count_one(s, i, launches));
+        if (sglir_is_exchange(i->op)) SGLCORE_TRY(count_one(s, i, launches));
         if (i->op == SGLIR_OP_WHILE || i->op == SGLIR_OP_COND)
             SGLCORE_TRY(count_block(s, i->other, launches * sglexec_turns(i)));
         if (sglexec_is_control(i)) SGLCORE_TRY(count_block(s, i->block, launches * sglexec_turns(i)));
@@ -178,7 +178,7 @@ static sgl_status text_of_traffic(const summary *s, sglcore_text *text)
     SGLCORE_TRY(sglcore_text_add(s->env, text, "exchanges of a step, and the bytes that this rank sends\n"));
     for (int64_t i = 0; i < s->traffic.count; i++) {
         const traffic *t = &s->traffic.data[i];
-        SGLCORE_TRY(sglcore_text_add(s->env, text, "  %-16s over %-12s %4lld ranks %8lld times %20s\n",
+        SGLCORE_TRY(sglcore_text_add(s->env, text, "  %-20s over %-14s %4lld ranks %8lld times %20s\n",
                                      sglir_ops[t->op].name, sglplan_axes_text(t->axes, axes, sizeof axes),
                                      (long long)t->ranks, (long long)t->count, sglsession_grouped(t->sent, number)));
     }

@@ -70,10 +70,10 @@ static sgl_status remark_group(const place *p, sglcore_env *env, sglplan_axes ax
 static sgl_status remark(void *of, const sglir_graph *g, sglir_id id, sglcore_text *text)
 {
     const place *p = of;
-    sglir_named named[16];
+    sglir_named named[SGLIR_MOST_ATTRS];
     if (id == SGLIR_NONE) return remark_rank(p, g->env, text);
     const sglir_node *node = sglir_node_at(g, id);
-    if ((sglir_ops[node->op].flags & SGLIR_EXCHANGE) == 0) return SGL_OK;
+    if (!sglir_is_exchange(node->op)) return SGL_OK;
     for (int i = 0, count = sglir_attrs_named(g, node, named); i < count; i++) {
         if (strcmp(named[i].name, "axes") == 0) return remark_group(p, g->env, (sglplan_axes)named[i].i, text);
     }

@@ -47,7 +47,7 @@ sgl_status sglsession_text_of_states(sglcore_env *env, const sglir_graph *g, sgl
             continue;
         }
         int64_t members = member_count(g, g->attrs.data[node->attr_first + 1].as.string);
-        SGLCORE_TRY(sglcore_text_add(env, text, "  %-24s %-10s %-16s %16s", sglir_attr_string(g, node, "name"),
+        SGLCORE_TRY(sglcore_text_add(env, text, "  %-36s %-10s %-26s %16s", sglir_attr_string(g, node, "name"),
                                      sglir_role_names[sglir_attr_int(g, node, "role")],
                                      sglir_type_text(t, type, sizeof type), sglsession_grouped(sglir_bytes(t), bytes)));
         if (members) SGLCORE_TRY(sglcore_text_add(env, text, "   %lld tensors", (long long)members));

@@ -139,7 +139,7 @@ static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *fro
         if (sglir_input_find(layout, name) != SGLIR_NONE) continue;
         const sglir_value *value = sglir_value_at(from, node->out_first);
         sglir_set_origin(layout, "", 0, program ? program : sglsession_brought_by(from, node->out_first), "");
-        sglir_named attrs[16];
+        sglir_named attrs[SGLIR_MOST_ATTRS];
         int count = sglir_attrs_named(from, node, attrs);
         sglir_id made = sglir_emit(layout, SGLIR_OP_INPUT, NULL, 0, attrs, count, NULL);
         SGLCORE_TRY(sglir_status(layout));

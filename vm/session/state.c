@@ -1,7 +1,8 @@
 /* state.c -- the states of a session by name: parameters, moments, counters, caches.
  *
- * Comes in: names. Goes out: where they lie, and bytes. (checkpoint.c has their way to and from disk, parts.c what is split.) A
- * state is a member of a section or an input that stands alone; the layout graph says where. What is split stands alone. */
+ * Comes in: names. Goes out: where they lie, and bytes. (checkpoint.c has their way to and from disk, parts.c what is
+ * split.) A state is a member of a section or an input that stands alone; the layout graph says where. What is split
+ * stands alone. */
 #include <string.h>
 
 #include "session/session.h"

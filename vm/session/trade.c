@@ -3,7 +3,7 @@
  * Comes in: a traced graph and a plan. Goes out: a table as text: a row for what the plan chose, and rows from keeping
  * everything to the least that can be reached, each with the bytes kept for the backward, the transient peak, and the
  * arithmetic and traffic beyond those of keeping everything; then what the plan's choice makes again. Odd invariant:
- * "kept" are bytes of the arena that the forward wrote and the backward reads, the same in every row. */
+ * "kept" are bytes of the arena that the forward wrote and the backward reads, as many as are so at one time. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,23 +22,39 @@ typedef struct way {
 typedef struct keeper {
     const sglir_graph *g;
     sglir_id *root;   /* per value: whose bytes it is */
-    uint8_t *counted; /* per value */
-    int64_t bytes;
+    uint32_t *reader; /* per value: the last node of the backward that reads it, 0: none does */
+    int64_t *change;  /* per node, and behind the last: by how much what is kept grows there */
 } keeper;
 
 static bool is_backward(const sglir_graph *g, const sglir_node *node)
 {
-    return sglir_is_made_by(g, node, "autodiff") || sglir_is_made_by(g, node, "recompute");
+    return sglir_is_made_by(g, node, "autodiff") || sglir_is_made_by(g, node, "recompute") ||
+           sglir_is_made_by(g, node, "regather");
 }
 
-static void keep(keeper *k, sglir_id value)
+static void keep(keeper *k, sglir_id value, uint32_t reader)
 {
     sglir_id root = k->root[value];
     const sglir_node *maker = sglir_maker(k->g, root);
-    if (maker == NULL || k->counted[root] || sglir_value_at(k->g, root)->space != SGLIR_SPACE_ARENA) return;
+    if (maker == NULL || sglir_value_at(k->g, root)->space != SGLIR_SPACE_ARENA) return;
     if (is_backward(k->g, maker)) return;
-    k->counted[root] = 1;
-    k->bytes += sglir_bytes(sglir_type_of(k->g, root));
+    const int64_t bytes = sglir_bytes(sglir_type_of(k->g, root));
+    if (k->reader[root] > 0)
+        k->change[k->reader[root] + 1] += bytes;
+    else
+        k->change[maker - k->g->nodes.data] += bytes;
+    k->reader[root] = reader; /* nodes come in their order */
+    k->change[reader + 1] -= bytes;
+}
+
+static int64_t most_kept(const keeper *k)
+{
+    int64_t now = 0, most = 0;
+    for (int64_t n = 0; n < k->g->nodes.count; n++) {
+        now += k->change[n];
+        if (now > most) most = now;
+    }
+    return most;
 }
 
 static sgl_status kept_bytes(const sglir_graph *g, int64_t *bytes)
@@ -47,8 +63,9 @@ static sgl_status kept_bytes(const sglir_graph *g, int64_t *bytes)
     size_t values = (size_t)g->values.count;
     keeper k = { .g = g };
     k.root = sglcore_arena_alloc(&arena, values * sizeof *k.root);
-    k.counted = sglcore_arena_alloc(&arena, values);
-    bool good = k.root != NULL && k.counted != NULL;
+    k.reader = sglcore_arena_alloc(&arena, values * sizeof *k.reader);
+    k.change = sglcore_arena_alloc(&arena, ((size_t)g->nodes.count + 1) * sizeof *k.change);
+    bool good = k.root != NULL && k.reader != NULL && k.change != NULL;
     for (size_t v = 0; good && v < values; v++) k.root[v] = (sglir_id)v;
     for (int64_t n = 0; good && n < g->nodes.count; n++) { /* makers have smaller ids than users */
         const sglir_node *node = &g->nodes.data[n];
@@ -58,10 +75,10 @@ static sgl_status kept_bytes(const sglir_graph *g, int64_t *bytes)
     for (int64_t n = 0; good && n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         if (!is_backward(g, node)) continue;
-        for (uint32_t i = 0; i < node->arg_count; i++) keep(&k, sglir_arg(g, node, i));
+        for (uint32_t i = 0; i < node->arg_count; i++) keep(&k, sglir_arg(g, node, i), (uint32_t)n);
     }
+    *bytes = good ? most_kept(&k) : 0;
     sglcore_arena_free(&arena);
-    *bytes = k.bytes;
     return good ? SGL_OK : SGL_OUT_OF_MEMORY;
 }
 
@@ -148,7 +165,8 @@ static sgl_status write_table(trade *t, const sglplan *given)
     char name[32];
     sglir_graph *planned = NULL;
     sglplan nothing = t->plan;
-    strcpy(nothing.disable, "recompute");
+    const size_t used = strlen(nothing.disable);
+    snprintf(nothing.disable + used, sizeof nothing.disable - used, "%srecompute", used > 0 ? "," : "");
     const sglplan *unbounded = t->context.plan;
     t->context.plan = &nothing;
     SGLCORE_TRY(take_way(t, 0, 0, &all));

@@ -1,23 +1,17 @@
 /* train.c -- the training loop: batches in, steps, evaluation, checkpoints.
  *
- * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a session
- * whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate, clipping
- * and norms are fetches of the program. Whatever fails but a step itself (a log that is full, data that end, an evaluation),
- * the steps since the last checkpoint are saved first. Of several ranks each runs the loop, and before each step of a program,
- * after each checkpoint, they agree whether one of them stops or has failed since: whatever it was, and wherever the others are
- * in the loop, the next time that they agree is the same for all. Odd invariant: between the first step and the last the loop
- * itself allocates nothing; only evaluation and saving may. */
+ * Comes in: a train program, perhaps an evaluation program, data, and what the host wants to be told. Goes out: a
+ * session whose states have learnt, checkpoints on disk. The loop decides nothing about the mathematics: learning rate,
+ * clipping and norms are fetches of the program. Whatever fails but a step itself (a log that is full, data that end,
+ * an evaluation), the steps since the last checkpoint are saved first. Of several ranks each runs the loop, and before
+ * each step of a program, after each checkpoint, they agree whether one of them stops or has failed since: whatever it
+ * was, and wherever the others are in the loop, the next time that they agree is the same for all. Odd invariant:
+ * between the first step and the last the loop itself allocates nothing; only evaluation and saving may. */
 #include <stdio.h>
 #include <string.h>
 
 #include "session/session.h"
-
-/* Rank-0 fetches that are told. */
-typedef struct scalars {
-    int count;
-    const char **names; /* as they are told: without the prefix of what an evaluation tells besides its loss */
-    double *values;
-} scalars;
+#include "session/train_scalars.h"
 
 typedef struct trainer {
     sgl_session *session;
@@ -37,97 +31,10 @@ typedef struct trainer {
     bool stopped;      /* one of them wants to stop */
     bool unsaved;      /* rank 0 has something to save */
     sgl_status agreed; /* what they have failed with; they agree on nothing further but a last save */
-    scalars of_step, of_eval;
+    sglsession_scalars of_step, of_eval;
 } trainer;
 
-#define LOGGED "log." /* what the names of an evaluation's logged numbers begin with */
-
-/* ---- scalars ---------------------------------------------------------------------------------------------------- */
-
-/* A rank-0 fetch of any dtype that the CPU computes in, as a double. */
-static sgl_status fetch_scalar(sgl_program *program, const char *name, sgl_dtype dtype, double *value)
-{
-    union {
-        double f64;
-        float f32;
-        int64_t i64;
-        int32_t i32;
-        uint8_t u8;
-    } got = { 0 };
-    int64_t bytes = sglcore_dtype_bytes(dtype, 1);
-    SGLCORE_TRY(sgl_fetch(program, name, &got, (size_t)bytes));
-    switch (dtype) {
-    case SGL_F64: *value = got.f64; return SGL_OK;
-    case SGL_F32: *value = (double)got.f32; return SGL_OK;
-    case SGL_I64: *value = (double)got.i64; return SGL_OK;
-    case SGL_I32: *value = (double)got.i32; return SGL_OK;
-    case SGL_BOOL: *value = got.u8; return SGL_OK;
-    default:
-        return sglcore_fail(&program->session->vm->env, SGL_UNSUPPORTED,
-                            "fetch '%s': a scalar of dtype %s is not read here", name, sgl_dtype_name(dtype));
-    }
-}
-
-/* The name to tell of a fetch, or NULL: of a step all that are of rank 0, of an evaluation those that a script has logged. */
-static const char *told_name(const char *name, const sgl_type *type, bool is_eval)
-{
-    size_t prefix = is_eval ? strlen(LOGGED) : 0;
-    return type->rank == 0 && strncmp(name, LOGGED, prefix) == 0 ? name + prefix : NULL;
-}
-
-static sgl_status find_scalars(trainer *t, const sgl_program *program, bool is_eval, scalars *found)
-{
-    const char *name;
-    sgl_type type;
-    int total = 0;
-    if (t->session->ops->blank) return SGL_OK; /* zeros that nobody computed are no loss */
-    for (int i = 0; sgl_program_fetch(program, i, &name, &type) == SGL_OK && name; i++)
-        total += told_name(name, &type, is_eval) != NULL;
-    if (total == 0) return SGL_OK;
-    found->names = sglcore_alloc(t->env, (size_t)total * sizeof *found->names);
-    found->values = sglcore_alloc(t->env, (size_t)total * sizeof *found->values);
-    found->count = total;
-    if (!found->names || !found->values) return SGL_OUT_OF_MEMORY;
-    int at = 0;
-    for (int i = 0; sgl_program_fetch(program, i, &name, &type) == SGL_OK && name; i++)
-        if (told_name(name, &type, is_eval)) found->names[at++] = told_name(name, &type, is_eval);
-    return SGL_OK;
-}
-
-static void free_scalars(const trainer *t, const scalars *s)
-{
-    sglcore_free(t->env, s->names, (size_t)s->count * sizeof *s->names);
-    sglcore_free(t->env, s->values, (size_t)s->count * sizeof *s->values);
-}
-
-/* The names and dtypes are those of the program that the config names; another bucket's fetches the same. */
-static sgl_status read_step(trainer *t, sgl_program *program)
-{
-    const char *name;
-    sgl_type type;
-    int at = 0;
-    for (int i = 0; t->of_step.count && sgl_program_fetch(t->config->train, i, &name, &type) == SGL_OK && name; i++)
-        if (type.rank == 0) SGLCORE_TRY(fetch_scalar(program, name, type.dtype, &t->of_step.values[at++]));
-    return SGL_OK;
-}
-
-/* Adds the logged numbers of one batch, each as often as it has targets. */
-static sgl_status add_logged(trainer *t, sgl_program *program, double targets)
-{
-    const char *name;
-    sgl_type type;
-    int at = 0;
-    for (int i = 0; t->of_eval.count && sgl_program_fetch(t->config->eval, i, &name, &type) == SGL_OK && name; i++) {
-        double value;
-        if (!told_name(name, &type, true)) continue;
-        SGLCORE_TRY(fetch_scalar(program, name, type.dtype, &value));
-        if (targets > 0) t->of_eval.values[at] += targets * value; /* a mean over nothing is no number */
-        at++;
-    }
-    return SGL_OK;
-}
-
-/* ---- feeds -------------------------------------------------------------------------------------------------------- */
+/* ---- feeds ------------------------------------------------------------------------------------------------------- */
 
 static bool has_feed(const sgl_program *program, const char *name, sgl_type *type)
 {
@@ -184,7 +91,8 @@ static sgl_status feed_tokens(trainer *t, sgl_program *program, int64_t cursor, 
     return feed_if_read(program, "targets", tokens->targets, tokens->buffer_bytes);
 }
 
-/* INTERRUPTED: a script that makes the data was left; nothing is lost by it, and the loop ends as if it had looked itself. */
+/* INTERRUPTED: a script that makes the data was left; nothing is lost by it, and the loop ends as if it had looked
+ * itself. */
 static sgl_status feed_batch(trainer *t, sgl_program *program, int64_t cursor, bool is_eval)
 {
     if (t->config->tokens) return feed_tokens(t, program, cursor, is_eval);
@@ -221,7 +129,7 @@ static sgl_status pick_program(trainer *t, int64_t cursor, bool is_eval, sgl_pro
     return SGL_OK;
 }
 
-/* ---- agreeing ------------------------------------------------------------------------------------------------------ */
+/* ---- agreeing ---------------------------------------------------------------------------------------------------- */
 
 enum { NEWS_MS = 300 }; /* how long the news of a lost rank may take behind the signal that came of it */
 
@@ -275,7 +183,7 @@ static sgl_status step_program(trainer *t, sgl_program *program, bool is_eval)
     return t->many ? sglcore_fail_at(t->env, status, "step %lld", (long long)t->step + !is_eval) : status;
 }
 
-/* ---- evaluation and checkpoints ------------------------------------------------------------------------------------- */
+/* ---- evaluation and checkpoints ---------------------------------------------------------------------------------- */
 
 static int64_t eval_batches(const trainer *t)
 {
@@ -290,14 +198,7 @@ static int64_t eval_batches(const trainer *t)
 static sgl_status evaluate(trainer *t)
 {
     sgl_program *eval = t->config->eval;
-    sgl_type sum_type, count_type;
     double loss_sum = 0, count = 0;
-    const char *name;
-    sum_type.dtype = count_type.dtype = SGL_F32;
-    for (int i = 0; sgl_program_fetch(eval, i, &name, &sum_type) == SGL_OK && name && strcmp(name, "loss_sum") != 0;
-         i++) {}
-    for (int i = 0; sgl_program_fetch(eval, i, &name, &count_type) == SGL_OK && name && strcmp(name, "count") != 0;
-         i++) {}
     int64_t batches = eval_batches(t);
     for (int i = 0; i < t->of_eval.count; i++) t->of_eval.values[i] = 0;
     for (int64_t b = 0; b < batches && !stopping(t); b++) {
@@ -306,11 +207,11 @@ static sgl_status evaluate(trainer *t)
         if (status != SGL_OK) return status;
         SGLCORE_TRY(step_program(t, eval, true));
         double batch_sum, batch_count;
-        SGLCORE_TRY(fetch_scalar(eval, "loss_sum", sum_type.dtype, &batch_sum));
-        SGLCORE_TRY(fetch_scalar(eval, "count", count_type.dtype, &batch_count));
+        SGLCORE_TRY(sglsession_fetch_scalar(eval, "loss_sum", &batch_sum));
+        SGLCORE_TRY(sglsession_fetch_scalar(eval, "count", &batch_count));
         loss_sum += batch_sum;
         count += batch_count;
-        SGLCORE_TRY(add_logged(t, eval, batch_count));
+        SGLCORE_TRY(sglsession_scalars_add(&t->of_eval, eval, batch_count));
     }
     if (stopping(t)) return SGL_OK; /* of some batches: no figure to tell */
     t->evaluated = t->step;
@@ -365,7 +266,7 @@ static sgl_status save(trainer *t)
     return status == SGL_OK && sgl_session_rank(t->session) == 0 ? tell_saved(t) : status;
 }
 
-/* ---- the loop --------------------------------------------------------------------------------------------------------- */
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
 /* start: when the work for it began. */
 static sgl_status take_step(trainer *t, sgl_program *train, int64_t start)
@@ -376,7 +277,7 @@ static sgl_status take_step(trainer *t, sgl_program *train, int64_t start)
     if (status != SGL_OK) return status;
     t->step++;
     t->tokens_done += t->tokens;
-    SGLCORE_TRY(read_step(t, train));
+    SGLCORE_TRY(sglsession_scalars_read(&t->of_step, train));
     sgl_step_record record = { .step = t->step,
                                .steps = t->config->steps,
                                .tokens = t->tokens,
@@ -451,8 +352,8 @@ static sgl_status check(const sgl_session *session, const sgl_train_config *c)
     if (session->world.ranks > 1 && c->train->ranks == 1)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT,
                             "sgl_train: this run has %d ranks, and the plan is of one: give it a mesh of as many "
-                            "(mesh.dp = %d)",
-                            session->world.ranks, session->world.ranks);
+                            "(mesh.dp = %d, or --mesh dp=%d)",
+                            session->world.ranks, session->world.ranks, session->world.ranks);
     if (!session->world.comm) SGLCORE_TRY(sglsession_meet(c->train)); /* refuses one of several */
     if (c->start_step < 0 || c->steps < 0 || c->stop_at < 0)
         return sglcore_fail(env, SGL_INVALID_ARGUMENT, "sgl_train: start_step, steps and stop_at must not be negative");
@@ -499,14 +400,14 @@ sgl_status sgl_train(sgl_session *session, const sgl_train_config *config)
     sgl_status status = sglsession_ready_memory(config->train);
     if (status == SGL_OK) status = check_meta(&t);
     if (status == SGL_OK) status = claim_folder(&t);
-    if (status == SGL_OK) status = find_scalars(&t, config->train, false, &t.of_step);
-    if (status == SGL_OK && config->eval) status = find_scalars(&t, config->eval, true, &t.of_eval);
+    if (status == SGL_OK) status = sglsession_scalars_find(config->train, false, &t.of_step);
+    if (status == SGL_OK && config->eval) status = sglsession_scalars_find(config->eval, true, &t.of_eval);
     status = agree(&t, status);
     if (status == SGL_OK) status = sglsession_compare_runs(session, config);
     if (status == SGL_OK) status = sglsession_meet(config->train);
     if (status == SGL_OK) status = save_what_is_done(&t, run(&t));
     if (config->out && !held) sglsession_unlock(session);
-    free_scalars(&t, &t.of_step);
-    free_scalars(&t, &t.of_eval);
+    sglsession_scalars_free(t.env, &t.of_step);
+    sglsession_scalars_free(t.env, &t.of_eval);
     return status;
 }

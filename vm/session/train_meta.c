@@ -1,7 +1,7 @@
 /* train_meta.c -- what a checkpoint of a training run keeps beside its states, so that the run can go on from it.
  *
- * Comes in: the host's meta, a JSON object as text, and how far the run is. Goes out: one object: the host's members as they
- * stand, then our own. Odd invariant: a member of the host's that is named as one of ours gives way to it. */
+ * Comes in: the host's meta, a JSON object as text, and how far the run is. Goes out: one object: the host's members as
+ * they stand, then our own. Odd invariant: a member of the host's that is named as one of ours gives way to it. */
 #include <string.h>
 
 #include "session/session.h"

@@ -1,9 +1,10 @@
 /* save.c -- writes checkpoints: folders DIR/step-NNNNNNNN that are complete or not there.
  *
- * In: tensors by role, or parts of them, and meta. Out: a folder written as .step-NNNNNNNN.partial by one rank or several, synced,
- * read back and compared, then renamed. Whatever fails, and wherever the process is killed, what DIR held before is found and loads; only cleaning up
- * behind a finished checkpoint may fail without failing the save, with a warning. Odd invariant: where a checkpoint of the
- * same step is replaced, the old one is ".replaced" for the moment between two renames, and is found there too. */
+ * In: tensors by role, or parts of them, and meta. Out: a folder written as .step-NNNNNNNN.partial by one rank or
+ * several, synced, read back and compared, then renamed. Whatever fails, and wherever the process is killed, what DIR
+ * held before is found and loads; only cleaning up behind a finished checkpoint may fail without failing the save, with
+ * a warning. Odd invariant: where a checkpoint of the same step is replaced, the old one is ".replaced" for the moment
+ * between two renames, and is found there too. */
 #include <errno.h>
 #include <string.h>
 

@@ -29,7 +29,7 @@ static int64_t elements_but(const sglexec_operand *o, int dim)
     return count;
 }
 
-/* ---- exchanges -------------------------------------------------------------------------------------------------------- */
+/* ---- exchanges --------------------------------------------------------------------------------------------------- */
 
 static int64_t elements_of_all(const sglexec_operand *o, uint32_t count)
 {
@@ -146,7 +146,7 @@ static sgl_status add_exchange(lister *l, uint32_t n)
     return l->later[n] ? SGL_OK : sgltune_list_wait(l->env, l->list, l->begun[n]);
 }
 
-/* ---- the walk --------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static bool exchanges(const lister *l, const sglexec_instruction *i);
 
@@ -160,7 +160,7 @@ static bool block_exchanges(const lister *l, uint32_t block)
 
 static bool exchanges(const lister *l, const sglexec_instruction *i)
 {
-    if (!sglexec_is_control(i)) return (sglir_ops[i->op].flags & SGLIR_EXCHANGE) != 0;
+    if (!sglexec_is_control(i)) return sglir_is_exchange(i->op);
     const bool two = i->op != SGLIR_OP_SCAN;
     return block_exchanges(l, i->block) || (two && block_exchanges(l, i->other));
 }
@@ -193,12 +193,14 @@ static sgl_status add_block(lister *l, uint32_t block)
         const sglexec_instruction *i = &l->program->instructions.data[n];
         sgl_status status = SGL_OK;
         if (l->list->events.count > MOST_EVENTS)
-            return sglcore_fail(l->env, SGL_LIMIT,
-                                "program \"%s\" has too many exchanges in a step to be told on paper",
-                                sglcore_string(l->program->strings, l->program->name));
+            return sglcore_fail(
+                l->env, SGL_LIMIT,
+                "program \"%s\" has more than %d exchanges and stretches of work in a step: too many to be "
+                "told on paper; fewer micro-batches, or shorter loops that exchange, have fewer",
+                sglcore_string(l->program->strings, l->program->name), (int)MOST_EVENTS);
         if (sglexec_is_control(i))
             status = add_control(l, i);
-        else if (sglir_ops[i->op].flags & SGLIR_EXCHANGE)
+        else if (sglir_is_exchange(i->op))
             status = add_exchange(l, n);
         else if (i->op == SGLIR_OP_WAIT)
             status = sgltune_list_wait(l->env, l->list, l->begun[i->begun]);

@@ -1,8 +1,9 @@
 /* list.h -- what a frozen program does in one step as other ranks see it: work, exchanges, waits (simulate.h).
  *
- * Comes in: a program, its plan and rank, the rates of the device and of the link. Goes out: a list for sgltune_simulate.
- * Loops without exchanges are work; others are gone through turn by turn. Both branches of a COND are told one after the other,
- * and a WHILE's turn once: that all ranks take the same ones is what makes exchanges in them legal. */
+ * Comes in: a program, its plan and rank, the rates of the device and of the link. Goes out: a list for
+ * sgltune_simulate. Loops without exchanges are work; others are gone through turn by turn. Both branches of a COND are
+ * told one after the other, and a WHILE's turn once: that all ranks take the same ones is what makes exchanges in them
+ * legal. */
 #ifndef SGLTUNE_LIST_H
 #define SGLTUNE_LIST_H
 

@@ -1,8 +1,8 @@
 /* simulate.c -- ranks run until each waits for what another has not begun yet. In and out: simulate.h.
  *
- * Ranks and groups take turns, the earliest first. A rank runs until it waits for an exchange that has not ended. An exchange
- * that all its ranks have begun has its turn when the links that it needs are free, and lets those go on who wait for it. When
- * nobody has a turn, all ranks are at their end, or those that are not will never be. */
+ * Ranks and groups take turns, the earliest first. A rank runs until it waits for an exchange that has not ended. An
+ * exchange that all its ranks have begun has its turn when the links that it needs are free, and lets those go on who
+ * wait for it. When nobody has a turn, all ranks are at their end, or those that are not will never be. */
 #include "tune/simulate.h"
 
 #include <string.h>
@@ -52,14 +52,14 @@ typedef struct paper {
     sglcore_arena arena;
 } paper;
 
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
 void sgltune_list_free(sglcore_env *env, sgltune_list *list)
 {
     sglcore_vec_free(env, &list->events);
     sglcore_vec_free(env, &list->ways);
     sglcore_vec_free(env, &list->labels);
 }
-
-/* ---- lists ---------------------------------------------------------------------------------------------------------- */
 
 sgl_status sgltune_list_label(sglcore_env *env, sgltune_list *list, const char *text, uint32_t *label)
 {
@@ -125,7 +125,7 @@ sglcore_hash sgltune_list_hash(const sgltune_list *list)
     return sglcore_hasher_end(&hasher);
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static bool is_channel(const sgltune_way *w) { return w->from >= 0; }
 
@@ -162,21 +162,7 @@ static const char *label_of(const paper *p, int64_t rank, uint32_t event)
     return &list->labels.data[list->events.data[event].label];
 }
 
-/* ---- going on ------------------------------------------------------------------------------------------------------- */
-
-static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, uint32_t event)
-{
-    const sgltune_event *here = &p->lists[rank]->events.data[event], *there = &p->lists[m->rank]->events.data[m->first];
-    const bool parts = here->kind == there->kind && here->amount == there->amount;
-    return sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
-                        "rank %lld would meet rank %lld in another exchange: here %s (%llu elements), there %s (%llu "
-                        "elements%s): every rank must run the same script",
-                        (long long)rank, (long long)m->rank, label_of(p, rank, event), (unsigned long long)here->amount,
-                        label_of(p, m->rank, m->first), (unsigned long long)there->amount,
-                        parts ? ", in other parts" : "");
-}
-
-/* ---- turns, the earliest first ------------------------------------------------------------------------------------------ */
+/* ---- turns, the earliest first ----------------------------------------------------------------------------------- */
 
 static bool is_before(const turn *a, const turn *b)
 {
@@ -217,7 +203,7 @@ static turn take_turn(paper *p)
     }
 }
 
-/* ---- exchanges that end --------------------------------------------------------------------------------------------------- */
+/* ---- exchanges that end ------------------------------------------------------------------------------------------ */
 
 /* Of a channel the sender's link alone is taken up. */
 static int64_t senders(const group *g) { return is_channel(&g->way) ? 1 : g->size; }
@@ -262,6 +248,20 @@ static void end_meeting(paper *p, group *g, double at)
         put_turn(p, (turn){ .at = p->actors[g->waiting.data[i]].now, .of = g->waiting.data[i] });
     g->waiting.count = 0;
     call_group(p, g);
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------------- */
+
+static sgl_status fail_differ(const paper *p, const meeting *m, int64_t rank, uint32_t event)
+{
+    const sgltune_event *here = &p->lists[rank]->events.data[event], *there = &p->lists[m->rank]->events.data[m->first];
+    const bool parts = here->kind == there->kind && here->amount == there->amount;
+    return sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
+                        "rank %lld would meet rank %lld in another exchange: here %s (%llu elements), there %s (%llu "
+                        "elements%s): every rank must run the same script",
+                        (long long)rank, (long long)m->rank, label_of(p, rank, event), (unsigned long long)here->amount,
+                        label_of(p, m->rank, m->first), (unsigned long long)there->amount,
+                        parts ? ", in other parts" : "");
 }
 
 static sgl_status begin(paper *p, int64_t rank, uint32_t at)
@@ -309,7 +309,7 @@ static sgl_status run_rank(paper *p, int64_t rank)
     return SGL_OK;
 }
 
-/* ---- who waits for whom ----------------------------------------------------------------------------------------------- */
+/* ---- who waits for whom ------------------------------------------------------------------------------------------ */
 
 /* A rank of the group that has not begun its next exchange. */
 static int64_t missing(const paper *p, const group *g)
@@ -358,12 +358,12 @@ static sgl_status fail_stuck(const paper *p, int64_t rank)
     sgl_status status = add_circle(p, rank, &text);
     if (status == SGL_OK)
         status = sglcore_fail(p->env, SGL_INVALID_ARGUMENT,
-                              "the exchanges of this plan would never end: %s; nothing was started", text.data);
+                              "plan: the exchanges of this plan would never end: %s; nothing was started", text.data);
     sglcore_text_free(p->env, &text);
     return status;
 }
 
-/* ---- the call --------------------------------------------------------------------------------------------------------- */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status find_groups(paper *p)
 {

@@ -1,11 +1,12 @@
 /* simulate.h -- all ranks of a mesh on paper: whether every exchange finds its partners, and when.
  *
- * Comes in: of each rank what it does in one step, as a list of events; ranks that do the same share a list. Goes out: an error
- * that names both sides where ranks would wait for one another for ever or meet in different exchanges, else times. Nothing
- * is buffered: a send has ended when its receiver has taken it. An exchange begins when all its ranks have begun it, the one
- * before it in its group has ended, and the links out of those that send are free: a rank has one, whatever the group. Odd invariant: whether all come to the end does not depend on the order in which ranks are looked at, because a rank only ever
- * waits for what others do before, never takes what comes first; times do where exchanges want a link at once, and go by
- * who is earliest. */
+ * Comes in: of each rank what it does in one step, as a list of events; ranks that do the same share a list. Goes out:
+ * an error that names both sides where ranks would wait for one another for ever or meet in different exchanges, else
+ * times. Nothing is buffered: a send has ended when its receiver has taken it. An exchange begins when all its ranks
+ * have begun it, the one before it in its group has ended, and the links out of those that send are free: a rank has
+ * one, whatever the group. Odd invariant: whether all come to the end does not depend on the order in which ranks are
+ * looked at, because a rank only ever waits for what others do before, never takes what comes first; times do where
+ * exchanges want a link at once, and go by who is earliest. */
 #ifndef SGLTUNE_SIMULATE_H
 #define SGLTUNE_SIMULATE_H
 
@@ -60,8 +61,9 @@ typedef struct sgltune_times {
     double exposed; /* of these it waits for exchanges */
 } sgltune_times;
 
-/* lists: per rank of the plan's mesh. times: per rank, or NULL. INVALID_ARGUMENT: they would not all come to their end; the
- * message tells the circle of ranks that wait for one another, or the two that differ, with the labels of both sides. */
+/* lists: per rank of the plan's mesh. times: per rank, or NULL. INVALID_ARGUMENT: they would not all come to their end;
+ * the message tells the circle of ranks that wait for one another, or the two that differ, with the labels of both
+ * sides. */
 sgl_status sgltune_simulate(sglcore_env *env, const sglplan *plan, int64_t ranks, const sgltune_list *const *lists,
                             sgltune_times *times);
 

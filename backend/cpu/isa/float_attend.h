@@ -1,8 +1,9 @@
 /* float_attend.h -- softmax over blocks of attention scores: a part of float_ops.h.
  *
  * A block is keys x queries: a row per key, a column per query, `ld` elements apart, so that what a softmax does over
- * keys it does to many queries at once. cols is a multiple of the vector, at most SGLCPU_MAX_QUERIES; columns beyond the queries hold anything finite.
- * Masked scores are -inf. Odd invariant: a query that has seen no key yet has top -inf and is shifted by nothing. */
+ * keys it does to many queries at once. cols is a multiple of the vector, at most SGLCPU_MAX_QUERIES; columns beyond
+ * the queries hold anything finite. Masked scores are -inf. Odd invariant: a query that has seen no key yet has top
+ * -inf and is shifted by nothing. */
 
 /* out[i * ld + r] = factor * in[r * row + i] for rows r < rows; zeros up to cols. */
 static void turn_rows(void *out_, int64_t ld, int64_t cols, const void *in_, int64_t row, int64_t rows, int64_t count,
