@@ -24,8 +24,19 @@ set(SGL_CUDA_FLAGS -std=c++17 --fmad=false ${SGL_CUDA_ARCHITECTURES})
 if(SGL_WERROR)
   list(APPEND SGL_CUDA_FLAGS -Werror all-warnings)
 endif()
-if(SGL_TESTS) # tests/cuda/image.c looks for kernels in fatbins
+# A sixth of the bytes. Tests look for kernels in fatbins (tests/cuda/image.c), which compressed ones do not show.
+if(SGL_TESTS)
+  option(SGL_CUDA_COMPRESS "Compress the kernels of libsgl_cuda.so" OFF)
+else()
+  option(SGL_CUDA_COMPRESS "Compress the kernels of libsgl_cuda.so" ON)
+endif()
+if(NOT SGL_CUDA_COMPRESS)
   list(APPEND SGL_CUDA_FLAGS -no-compress)
+elseif(SGL_NVCC)
+  execute_process(COMMAND ${SGL_NVCC} --help OUTPUT_VARIABLE help ERROR_QUIET)
+  if(help MATCHES "--compress-mode")
+    list(APPEND SGL_CUDA_FLAGS --compress-mode=size)
+  endif()
 endif()
 
 # nvcc needs a C++ compiler of the host, of a version that it knows: one small kernel shows whether all of it is there.
