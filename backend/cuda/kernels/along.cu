@@ -83,17 +83,20 @@ template <class D> SGL_DEVICE void recurrence_line(const void *a, const void *b,
     for (int64 first = 0; first < v.extent; first += side) {
         const int64 i = first + lane, at = v.reverse ? v.extent - 1 - i : i;
         __syncwarp();
+#pragma unroll 8
         for (int line = 0; line < side; line++) {
             if (i >= v.extent || first_line + line >= v.outer) continue;
             as[line][lane] = along_read<D>(a, (first_line + line) * v.extent + at);
             bs[line][lane] = along_read<D>(b, (first_line + line) * v.extent + at);
         }
         __syncwarp();
+#pragma unroll 4
         for (int k = 0; k < side && first + k < v.extent; k++) {
             state = along_step(as[lane][k], state, bs[lane][k], first + k == 0);
             as[lane][k] = state;
         }
         __syncwarp();
+#pragma unroll 8
         for (int line = 0; line < side; line++) {
             if (i >= v.extent || first_line + line >= v.outer) continue;
             along_write<D>(y, (first_line + line) * v.extent + at, elements, as[line][lane]);
@@ -339,6 +342,7 @@ SGL_DEVICE void add_many(const uint32 *rows, const uint32 *order, const void *up
 SGL_DEVICE int64 prod_offset(int64 i, int rank, const long long *dims, const long long *strides)
 {
     int64 offset = 0;
+#pragma unroll 1
     for (int d = rank - 1; d >= 0; d--) {
         int64 at;
         i = sgl_divide(i, dims[d], &at);
@@ -354,6 +358,7 @@ template <class D> SGL_DEVICE void prod_few(const void *x, void *out, const sglc
     if (row >= v.rows) return;
     const int64 start = prod_offset(row, v.row_rank, v.row_dims, v.row_strides);
     typename along_of<D>::type product = 1;
+#pragma unroll 1
     for (int64 c = 0; c < v.cols; c++)
         product *= along_read<D>(x, start + prod_offset(c, v.col_rank, v.col_dims, v.col_strides));
     along_write<D>(out, row, v.rows, product);
@@ -366,6 +371,7 @@ template <class D> SGL_DEVICE void prod_many(const void *x, void *out, const sgl
     __shared__ carrier products[SGLCUDA_ALONG_THREADS / 32];
     const int64 row = blockIdx.x, start = prod_offset(row, v.row_rank, v.row_dims, v.row_strides);
     carrier product = 1;
+#pragma unroll 1
     for (int64 c = threadIdx.x; c < v.cols; c += SGLCUDA_ALONG_THREADS)
         product *= along_read<D>(x, start + prod_offset(c, v.col_rank, v.col_dims, v.col_strides));
     for (int step = 16; step > 0; step /= 2) product *= __shfl_xor_sync(0xffffffffu, product, step);
