@@ -27,15 +27,18 @@ typedef struct sglcuda_cut {
     int64_t bytes;
 } sglcuda_cut;
 
+typedef enum sglcuda_share { SGLCUDA_ALL, SGLCUDA_STEADY, SGLCUDA_VARYING } sglcuda_share;
+
 /* Where a piece of source stands: what its steps may use. */
 typedef struct sglcuda_scope {
     sglcuda_way way;
-    int last_phase;     /* steps of later phases are not computed */
-    bool stores;        /* results are stored, sums over the rows taken */
-    bool totals;        /* totals are taken */
-    bool reduces;       /* row sums are taken here; else those that are asked for are at hand */
-    int lanes, vectors; /* rows: threads that share a row, runs that each has of it. map with totals: of a chunk */
-    const bool *wanted; /* by step */
+    int last_phase;      /* steps of later phases are not computed */
+    bool stores;         /* results are stored, sums over the rows taken */
+    bool totals;         /* totals are taken */
+    bool reduces;        /* row sums are taken here; else those that are asked for are at hand */
+    int lanes, vectors;  /* rows: threads that share a row, runs that each has of it. map with totals: of a chunk */
+    sglcuda_share share; /* of the steps: what does not change from row to row may stand before a loop over rows */
+    const bool *wanted;  /* by step */
 } sglcuda_scope;
 
 typedef struct sglcuda_emitter {

@@ -319,6 +319,9 @@ static void put_register(sglcuda_emitter *e, const sglcuda_scope *s, const sglex
 
 static bool is_due(const sglcuda_emitter *e, const sglcuda_scope *s, int64_t number, int phase)
 {
+    const sglexec_step *step = &e->kernel->steps.data[number];
+    const bool steady = sglcuda_makes_register(step) && (step->form == SGLEXEC_COL || step->form == SGLEXEC_ONE);
+    if (s->share != SGLCUDA_ALL && steady != (s->share == SGLCUDA_STEADY)) return false;
     return e->due[number] == phase && s->wanted[number];
 }
 

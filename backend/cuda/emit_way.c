@@ -12,10 +12,15 @@ enum {
     LEAST_PART_THREADS = 256
 };
 
+/* So many threads of a multiprocessor should be at work for its memory to be: what a kernel takes of registers is bounded by
+ * that. */
+enum { LEAST_RESIDENT = 512 };
+
 static void put_head(sglcuda_emitter *e, const char *name, int threads)
 {
-    sglcuda_put(e, "\nextern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ sgl_places a)\n{\n",
-                threads, name);
+    sglcuda_put(
+        e, "\nextern \"C\" __global__ void __launch_bounds__(%d, %d) %s(const __grid_constant__ sgl_places a)\n{\n",
+        threads, (int)sglcuda_max(LEAST_RESIDENT / threads, 1), name);
 }
 
 static sglcuda_grid line_of(int64_t blocks, int threads, int beside)
@@ -159,12 +164,18 @@ void sglcuda_put_columns(sglcuda_emitter *e, const char *name, const sglcuda_sco
                 sglcuda_index(e), (long long)tiles, COLUMN_LANES);
     sglcuda_put(e, "const int m = sgl_there(col, %lldll), k = 0;\nconst bool active = true;\n", (long long)cut->cols);
     put_sums(e, s, SGLEXEC_COLUMN_SUM, -1, 1);
+    sglcuda_scope steady = *s, varying = *s;
+    steady.share = SGLCUDA_STEADY;
+    varying.share = SGLCUDA_VARYING;
+    put_all_numbers(e, &steady);
+    put_all_vectors(e, &steady);
     sglcuda_put(e, "if (m > 0) for (int step = threadIdx.y; step < %lld; step += %d) {\n", (long long)cut->part_rows,
                 SGLCUDA_PART_LANES);
-    sglcuda_put(e, "const %s row = (%s)(part * %lldll + step);\nif (row >= %lldull) break;\n", sglcuda_index(e),
-                sglcuda_index(e), (long long)cut->part_rows, (long long)cut->rows);
-    put_all_numbers(e, s);
-    put_all_vectors(e, s);
+    sglcuda_put(e, "const %s row = (%s)(part * %lldll + step);\n", sglcuda_index(e), sglcuda_index(e),
+                (long long)cut->part_rows);
+    if (cut->rows % cut->part_rows != 0) sglcuda_put(e, "if (row >= %lldull) break;\n", (long long)cut->rows);
+    put_all_numbers(e, &varying);
+    put_all_vectors(e, &varying);
     sglcuda_put(e, "}\n");
     put_partial_columns(e, s);
     put_ends(e, s);

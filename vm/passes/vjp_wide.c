@@ -61,20 +61,24 @@ static sglir_id made_wide(const sglir_graph *g, const sglir_node *node)
     return made ? x : SGLIR_NONE;
 }
 
-/* The value in f32, a narrow float. */
-static sglir_id widened(sglir_graph *g, sglir_id value, int depth)
+/* The value in f32, a narrow float. summed: elements of it are added up. Their roundings cancel out, so that a sum of two values is
+ * then taken as it is: emitted anew, a residual stream would be added up from its beginning on for every bias on its way. */
+static sglir_id widened(sglir_graph *g, sglir_id value, int depth, bool summed)
 {
     const sglir_node *node = g->status == SGL_OK ? sglir_maker(g, value) : NULL;
     sglir_id wide = made_wide(g, node);
     if (wide != SGLIR_NONE) return wide;
     bool product = node != NULL && node->op == SGLIR_OP_DOT;
+    const bool two = node != NULL && (node->op == SGLIR_OP_ADD || node->op == SGLIR_OP_SUB);
     attrs a;
-    if (node == NULL || depth == DEEPEST || (!product && !passes_on(g, node)) || !attrs_of(g, node, &a))
+    if (node == NULL || depth == DEEPEST || (two && summed) || (!product && !passes_on(g, node)) ||
+        !attrs_of(g, node, &a))
         return sglir_cast(g, value, SGL_F32);
     const sglir_op op = (sglir_op)node->op;
     const int count = (int)node->arg_count;
     sglir_id args[2] = { sglir_arg(g, node, 0), count > 1 ? sglir_arg(g, node, 1) : SGLIR_NONE };
-    for (int i = 0; i < count && !product; i++) args[i] = widened(g, args[i], depth + 1);
+    summed = summed || op == SGLIR_OP_REDUCE_SUM;
+    for (int i = 0; i < count && !product; i++) args[i] = widened(g, args[i], depth + 1, summed);
     for (int i = 0; i < a.count && product; i++) {
         if (strcmp(a.named[i].name, "wide") == 0) a.named[i].i = 1;
     }
@@ -85,5 +89,5 @@ sglir_id sglpass_vjp_widened(sglir_graph *g, sglir_id value, sgl_dtype to)
 {
     if (g->status != SGL_OK) return SGLIR_NONE;
     bool widens = is_narrow(g, value) && sglcore_dtype_bits(to) >= 32;
-    return sglir_cast(g, widens ? widened(g, value, 0) : value, to);
+    return sglir_cast(g, widens ? widened(g, value, 0, false) : value, to);
 }
