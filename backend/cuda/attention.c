@@ -1,7 +1,7 @@
 /* attention.c -- attention and its gradient without the score matrix: which kernels, over which grid.
  *
  * In: an ATTENTION or ATTENTION_GRAD instruction. Out: a command of one launch, or of three: deltas, gradients of the queries, gradients of
- * keys and values. Odd invariant: what is launched follows from dtypes and extents alone, never from the device. */
+ * keys and values. Odd invariant: the order of sums follows from dtypes and extents alone, never from the device. */
 #include <stdio.h>
 
 #include "backend/cuda/attention.h"
@@ -51,6 +51,12 @@ static int tensor_columns(const sglcuda_heads *a, const sglexec_operand *const *
     return widest <= 64 ? 64 : 128;
 }
 
+/* Products of four warps at once are there on compute capability 9.0 alone. They sum the same tiles in the same order. */
+static bool products_by_four(const sglexec_device *device, int columns)
+{
+    return columns == 64 && device->major == 9 && device->minor == 0;
+}
+
 static int64_t tiles_of(int64_t extent) { return sglcuda_ceil_div(extent, SGL_ATTENTION_TILE); }
 
 /* Kernel <name>_<dtype>, a block for each of so many tasks. */
@@ -76,9 +82,10 @@ static sglcuda_grid plain_grid(const sglcuda_heads *a)
 }
 
 /* Tiles of queries, and two of keys and of values each. */
-static sglcuda_grid tensor_grid(int columns)
+static sglcuda_grid tensor_grid(int columns, bool by_four)
 {
-    return (sglcuda_grid){ .threads[0] = columns == 64 ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
+    const int slim = by_four ? SGL_TENSOR_THREADS_FOUR : SGL_TENSOR_THREADS_64;
+    return (sglcuda_grid){ .threads[0] = (unsigned)(columns == 64 ? slim : SGL_TENSOR_THREADS_128),
                            .shared = (unsigned)((SGL_TENSOR_QUERIES + 4 * SGL_TENSOR_KEYS) * columns * 2) };
 }
 
@@ -97,10 +104,13 @@ sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instructi
                                      sglcuda_place_of(a.key_segments),
                                      sglcuda_place_of(out),
                                      sglcuda_place_of(out + 1) };
-    if (columns > 0)
-        return add_tasks(p, command, &a, columns == 64 ? "attention_tensor_64" : "attention_tensor_128",
+    if (columns > 0) {
+        const bool by_four = products_by_four(p->device, columns);
+        const char *slim = by_four ? "attention_four_64" : "attention_tensor_64";
+        return add_tasks(p, command, &a, columns == 64 ? slim : "attention_tensor_128",
                          a.values.b * a.values.h * sglcuda_ceil_div(a.values.t, SGL_TENSOR_QUERIES),
-                         tensor_grid(columns), places, 8);
+                         tensor_grid(columns, by_four), places, 8);
+    }
     const int64_t tasks = a.values.b * a.values.h * tiles_of(a.values.t) * sglcuda_max(tiles_of(a.values.e), 1);
     return add_tasks(p, command, &a, "attention", tasks, plain_grid(&a), places, 8);
 }
@@ -126,7 +136,7 @@ static gradient plain_gradient(const sglcuda_heads *a)
                        .key_grid = plain_grid(a) };
 }
 
-static gradient tensor_gradient(const sglcuda_heads *a, int columns)
+static gradient tensor_gradient(const sglcuda_heads *a, int columns, bool by_four)
 {
     const sgl_attention *x = &a->values;
     const bool slim = columns == 64;
@@ -134,17 +144,22 @@ static gradient tensor_gradient(const sglcuda_heads *a, int columns)
     const int rows = slim ? SGL_TENSOR_ROWS_64 : SGL_TENSOR_ROWS_128;
     const int queries = SGL_TENSOR_QUERIES_BACK, delta_rows = SGL_TENSOR_THREADS_DELTAS * 8 / columns;
     const int stats = 2 * 2 * queries * 4; /* logs of sums and deltas, of two tiles */
-    return (gradient){ .deltas = slim ? "attention_tensor_deltas_64" : "attention_tensor_deltas_128",
-                       .queries = slim ? "attention_tensor_queries_64" : "attention_tensor_queries_128",
-                       .keys = slim ? "attention_tensor_keys_64" : "attention_tensor_keys_128",
-                       .delta_tasks = sglcuda_ceil_div(x->b * x->h * x->t, delta_rows),
-                       .query_tasks = x->b * x->h * sglcuda_ceil_div(x->t, SGL_TENSOR_QUERIES),
-                       .key_tasks = x->b * x->g * sglcuda_ceil_div(x->s, rows),
-                       .delta_grid = { .threads[0] = SGL_TENSOR_THREADS_DELTAS },
-                       .query_grid = { .threads[0] = slim ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
-                                       .shared = (unsigned)((2 * SGL_TENSOR_QUERIES + 4 * keys) * columns * 2) },
-                       .key_grid = { .threads[0] = SGL_TENSOR_THREADS_KEYS,
-                                     .shared = (unsigned)((2 * rows + 4 * queries) * columns * 2 + stats) } };
+    gradient g = { .deltas = slim ? "attention_tensor_deltas_64" : "attention_tensor_deltas_128",
+                   .queries = slim ? "attention_tensor_queries_64" : "attention_tensor_queries_128",
+                   .keys = slim ? "attention_tensor_keys_64" : "attention_tensor_keys_128",
+                   .delta_tasks = sglcuda_ceil_div(x->b * x->h * x->t, delta_rows),
+                   .query_tasks = x->b * x->h * sglcuda_ceil_div(x->t, SGL_TENSOR_QUERIES),
+                   .key_tasks = x->b * x->g * sglcuda_ceil_div(x->s, rows),
+                   .delta_grid = { .threads[0] = SGL_TENSOR_THREADS_DELTAS },
+                   .query_grid = { .threads[0] = slim ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
+                                   .shared = (unsigned)((2 * SGL_TENSOR_QUERIES + 4 * keys) * columns * 2) },
+                   .key_grid = { .threads[0] = SGL_TENSOR_THREADS_KEYS,
+                                 .shared = (unsigned)((2 * rows + 4 * queries) * columns * 2 + stats) } };
+    if (!by_four) return g;
+    g.queries = "attention_four_queries_64";
+    g.keys = "attention_four_keys_64";
+    g.query_grid.threads[0] = g.key_grid.threads[0] = SGL_TENSOR_THREADS_FOUR;
+    return g;
 }
 
 /* Arguments: q, k, v, out, lse, dout, offset. Delta, sums of out * dout, [b, h, t], lies in the workspace. */
@@ -156,7 +171,8 @@ sgl_status sglcuda_prepare_attention_grad(sglcuda_prepare *p, const sglexec_inst
                           *dq = sglcuda_operand(p->program, i, i->arg_count);
     const sglexec_operand *const copied[] = { a.q, a.k, a.v, out, dout, dq, dq + 1, dq + 2 };
     const int columns = tensor_columns(&a, copied, 8);
-    const gradient g = columns > 0 ? tensor_gradient(&a, columns) : plain_gradient(&a);
+    const gradient g =
+        columns > 0 ? tensor_gradient(&a, columns, products_by_four(p->device, columns)) : plain_gradient(&a);
     const sglcuda_place delta = sglcuda_work_place(i, 0);
     const sglcuda_place products[] = { sglcuda_place_of(out), sglcuda_place_of(dout), delta };
     sglcuda_place places[] = { sglcuda_place_of(a.q),

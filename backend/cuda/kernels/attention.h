@@ -32,6 +32,7 @@ enum {
     SGL_TENSOR_KEYS = 64,          /* of a tile that passes by, forward */
     SGL_TENSOR_KEYS_BACK_64 = 64,  /* backward, of heads up to 64 */
     SGL_TENSOR_KEYS_BACK_128 = 32, /* and up to 128: two blocks share a processor's memory */
+    SGL_TENSOR_THREADS_FOUR = 256, /* two times four warps, 16 rows each */
     SGL_TENSOR_THREADS_DELTAS = 128,
     SGL_TENSOR_THREADS_KEYS = 128, /* where keys are the rows */
     SGL_TENSOR_ROWS_64 = 128,      /* keys of a block, where keys are the rows, of heads up to 64 */

@@ -71,16 +71,76 @@ template <class T> struct sgl_tensor;
 SGL_TENSOR(bf16)
 SGL_TENSOR(f16)
 
+/* ---- products of four warps (sm_90a) ---------------------------------------------------------------------------------------- */
+
+/* Four warps beside one another multiply 64 rows at once, with factors out of shared memory (wgmma.m64n64k16): a warp's part of the sum
+ * lies in its registers as that of its own product does. A product runs on its own from its start to the wait for it. */
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define SGL_HAS_GROUPS 1
+
+/* A factor in a tile of 64 columns, from a byte on: 128 bytes a row, units exchanged as in sgl_tile, eight rows after eight. */
+SGL_DEVICE uint64 sgl_factor(uint32 at)
+{
+    const uint64 eight_rows = 8 * 128 / 16, exchanged = 1;
+    return (uint64)(at >> 4 & 0x3fffu) | (uint64)1 << 16 | eight_rows << 32 | exchanged << 62;
+}
+/* What is written to shared memory by copies, and is waited for, becomes visible to these products. */
+SGL_DEVICE void sgl_show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#define SGL_SUM(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define SGL_SUMS SGL_SUM(0), SGL_SUM(1), SGL_SUM(2), SGL_SUM(3), SGL_SUM(4), SGL_SUM(5), SGL_SUM(6), SGL_SUM(7)
+#define SGL_SUM_NAMES                                                                                                  \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "       \
+    "%23, %24, %25, %26, %27, %28, %29, %30, %31}"
+
+/* The sums are named, so that nothing that reads or writes them is moved to between a start and its wait. */
+SGL_DEVICE void sgl_start_products(float (&c)[8][4]) { asm volatile("wgmma.fence.sync.aligned;" : SGL_SUMS::"memory"); }
+SGL_DEVICE void sgl_commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int later> SGL_DEVICE void sgl_wait_products(float (&c)[8][4])
+{
+    asm volatile("wgmma.wait_group.sync.aligned %32;" : SGL_SUMS : "n"(later) : "memory");
+}
+
+template <class T> struct sgl_group;
+#define SGL_GROUP(T)                                                                                                   \
+    template <> struct sgl_group<T> {                                                                                  \
+        /* c += a b^T: both factors as rows of 16 columns */                                                           \
+        SGL_DEVICE void product(float (&c)[8][4], uint64 a, uint64 b)                                                  \
+        {                                                                                                              \
+            asm volatile("{\n\t.reg .pred add;\n\tsetp.eq.u32 add, 0, 0;\n\t"                                          \
+                         "wgmma.mma_async.sync.aligned.m64n64k16.f32." #T "." #T " " SGL_SUM_NAMES                     \
+                         ", %32, %33, add, 1, 1, 0, 0;\n\t}"                                                           \
+                         : SGL_SUMS                                                                                    \
+                         : "l"(a), "l"(b)                                                                              \
+                         : "memory");                                                                                  \
+        }                                                                                                              \
+        /* c += a b: a in registers, as of a warp's own product; b as 16 rows */                                       \
+        SGL_DEVICE void weigh(float (&c)[8][4], const uint32 (&a)[4], uint64 b)                                        \
+        {                                                                                                              \
+            asm volatile("{\n\t.reg .pred add;\n\tsetp.eq.u32 add, 0, 0;\n\t"                                          \
+                         "wgmma.mma_async.sync.aligned.m64n64k16.f32." #T "." #T " " SGL_SUM_NAMES                     \
+                         ", {%32, %33, %34, %35}, %36, add, 1, 1, 1;\n\t}"                                             \
+                         : SGL_SUMS                                                                                    \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)                                          \
+                         : "memory");                                                                                  \
+        }                                                                                                              \
+    };
+SGL_GROUP(bf16)
+SGL_GROUP(f16)
+#else
+#define SGL_HAS_GROUPS 0
+SGL_DEVICE void sgl_show_copies() {}
+#endif
+
 /* ---- tiles ------------------------------------------------------------------------------------------------------------- */
 
 /* Shared memory begins where a tile may. */
-struct alignas(256) sgl_shared {
-    uint32 words[64];
+struct alignas(1024) sgl_shared {
+    uint32 words[256];
 };
 
 template <int columns> struct sgl_tile {
     static const int units = columns / 8, row_bytes = columns * 2;
-    uint32 at; /* in shared memory, a multiple of 256 */
+    uint32 at; /* in shared memory, a multiple of 1024 */
     __device__ __forceinline__ uint32 unit(int row, int u) const
     {
         return at + (uint32)(row * row_bytes + (u ^ (row & 7)) * 16);
@@ -183,6 +243,75 @@ SGL_DEVICE void sgl_weigh_rows(float (&sums)[ROWS][columns / 8][4], const float 
             }
         }
     }
+}
+
+/* The same by four warps, of which each has its 16 of the 64 rows. */
+#if SGL_HAS_GROUPS
+template <class T>
+SGL_DEVICE void sgl_row_products_by_four(float (&products)[1][8][4], const sgl_tile<64> &mine, int row,
+                                         const sgl_tile<64> &theirs, int other)
+{
+    const uint32 left = mine.at + (uint32)(row / 64 * 64 * mine.row_bytes);
+    const uint32 right = theirs.at + (uint32)(other * theirs.row_bytes);
+    sgl_clear(products);
+    sgl_start_products(products[0]);
+#pragma unroll
+    for (int x = 0; x < 4; x++)
+        sgl_group<T>::product(products[0], sgl_factor(left + 32 * x), sgl_factor(right + 32 * x));
+    sgl_commit_products();
+}
+template <class T>
+SGL_DEVICE void sgl_weigh_rows_by_four(float (&sums)[1][8][4], const float (&weights)[1][8][4],
+                                       const sgl_tile<64> &theirs, int other)
+{
+    uint32 a[4][4];
+#pragma unroll
+    for (int x = 0; x < 4; x++)
+#pragma unroll
+        for (int part = 0; part < 4; part++) {
+            const float *pair = &weights[0][2 * x + part / 2][part % 2 * 2];
+            a[x][part] = sgl_tensor<T>::pack(pair[0], pair[1]);
+        }
+    sgl_start_products(sums[0]);
+#pragma unroll
+    for (int x = 0; x < 4; x++)
+        sgl_group<T>::weigh(sums[0], a[x], sgl_factor(theirs.at + (uint32)((other + 16 * x) * theirs.row_bytes)));
+    sgl_commit_products();
+}
+#endif
+
+/* Either way; what four warps do at once has only begun, and is waited for by sgl_wait: until no more than the `later` last ones
+ * are under way. */
+template <bool by_four, class T, int columns, int ROWS, int WIDE>
+SGL_DEVICE void sgl_multiply(float (&products)[ROWS][WIDE / 8][4], const sgl_tile<columns> &mine, int row,
+                             const sgl_tile<columns> &theirs, int other)
+{
+#if SGL_HAS_GROUPS
+    if constexpr (by_four) {
+        sgl_row_products_by_four<T>(products, mine, row, theirs, other);
+        return;
+    }
+#endif
+    if constexpr (!by_four) sgl_row_products<T, columns, ROWS, WIDE>(products, mine, row, theirs, other);
+}
+template <bool by_four, class T, int columns, int ROWS, int WIDE>
+SGL_DEVICE void sgl_weigh(float (&sums)[ROWS][columns / 8][4], const float (&weights)[ROWS][WIDE / 8][4],
+                          const sgl_tile<columns> &theirs, int other)
+{
+#if SGL_HAS_GROUPS
+    if constexpr (by_four) {
+        sgl_weigh_rows_by_four<T>(sums, weights, theirs, other);
+        return;
+    }
+#endif
+    if constexpr (!by_four) sgl_weigh_rows<T, columns, ROWS, WIDE>(sums, weights, theirs, other);
+}
+
+template <bool by_four, int later, int ROWS, int N> SGL_DEVICE void sgl_wait(float (&sums)[ROWS][N][4])
+{
+#if SGL_HAS_GROUPS
+    if constexpr (by_four) sgl_wait_products<later>(sums[0]);
+#endif
 }
 
 /* Rows row .. row + 15 of a result, from a warp's sums through its own rows of a tile that it no longer needs. */
