@@ -2,7 +2,8 @@
  *
  * Comes in: argv. Goes out: the exit code of the job. Odd invariant: mpirun is a child of its own process group and not this
  * process itself, because at Ctrl-C and SIGTERM mpirun gives its ranks two seconds to live. Those signals come here, and go
- * on as SIGUSR1, which mpirun hands to every rank, so that these end in order, however long they save; the third ends mpirun. */
+ * on as SIGUSR1, which mpirun hands to every rank, so that these end in order, however long they save; the third ends mpirun.
+ * What ranks tell goes through here as well: where one was killed and none has told of it, this process does. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -28,9 +29,12 @@ static void on_signal(int number)
 /* ---- the child -------------------------------------------------------------------------------------------------------- */
 
 /* Where this process is killed, mpirun ends, and its ranks with it. SIGUSR1 may come before mpirun knows what to do with it. */
-static void become(const char *const *words, const sigset_t *mask, pid_t parent)
+static void become(const char *const *words, const sigset_t *mask, pid_t parent, const int told[2])
 {
     setpgid(0, 0);
+    dup2(told[1], STDERR_FILENO);
+    close(told[0]);
+    close(told[1]);
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGTERM);
 #endif
@@ -49,6 +53,50 @@ static void become(const char *const *words, const sigset_t *mask, pid_t parent)
 
 /* ---- this process ------------------------------------------------------------------------------------------------------ */
 
+/* Hands on what the ranks write to stderr until all have ended. True: one has told of a failure. */
+static bool hand_on(int from)
+{
+    static const char own[] = "sgl", warning[] = "sgl: warning:", debug[] = "sgl: debug:";
+    char text[4096], line[sizeof warning];
+    size_t used = 0;
+    bool told = false;
+    for (;;) {
+        const ssize_t bytes = read(from, text, sizeof text);
+        if (bytes < 0 && errno == EINTR) continue;
+        if (bytes <= 0) return told;
+        for (ssize_t at = 0, written; at < bytes; at += written)
+            if ((written = write(STDERR_FILENO, text + at, (size_t)(bytes - at))) < 0) {
+                if (errno != EINTR) break;
+                written = 0;
+            }
+        for (ssize_t i = 0; i < bytes; i++) {
+            if (text[i] != '\n') {
+                if (used < sizeof line - 1) line[used++] = text[i];
+                continue;
+            }
+            line[used] = 0;
+            used = 0;
+            told = told || (strncmp(line, own, strlen(own)) == 0 && strncmp(line, warning, strlen(warning)) != 0 &&
+                            strncmp(line, debug, strlen(debug)) != 0);
+        }
+    }
+}
+
+/* What a killed rank cannot say, and the others have had no time to: mpirun ends them as soon as it sees it. */
+static void tell_of_signal(int status)
+{
+    if (WIFSIGNALED(status)) {
+        fprintf(stderr, "sgl: --nproc: mpirun was ended by signal %d (%s), and its ranks with it\n", WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+        return;
+    }
+    const int number = WIFEXITED(status) ? WEXITSTATUS(status) - 128 : 0;
+    if (number <= 0 || number == SIGINT || number == SIGTERM || number == SIGUSR1)
+        return; /* ranks end by these in order */
+    fprintf(stderr, "sgl: --nproc: a rank was ended by signal %d (%s) before any rank could say which%s\n", number,
+            strsignal(number), number == SIGKILL ? "; where memory runs out, the system does that" : "");
+}
+
 static int exit_code(int status)
 {
     if (WIFSIGNALED(status)) return 128 + (count > 0 ? (int)last_number : WTERMSIG(status));
@@ -60,16 +108,22 @@ static int stand_for(const char *const *words)
 {
     sigset_t held, mask;
     struct sigaction action = { .sa_handler = on_signal };
-    int status = 0;
+    int status = 0, told[2];
+    if (pipe(told) != 0) {
+        fprintf(stderr, "sgl: --nproc: %s\n", strerror(errno));
+        return COMMAND_FAILED;
+    }
     sigemptyset(&held);
     sigaddset(&held, SIGINT);
     sigaddset(&held, SIGTERM);
     sigaddset(&held, SIGUSR1);
     sigprocmask(SIG_BLOCK, &held, &mask); /* until there is somebody to hand them to */
     const pid_t parent = getpid(), child = fork();
-    if (child == 0) become(words, &mask, parent);
+    if (child == 0) become(words, &mask, parent, told);
+    close(told[1]);
     if (child < 0) {
         fprintf(stderr, "sgl: --nproc: %s\n", strerror(errno));
+        close(told[0]);
         return COMMAND_FAILED;
     }
     launcher = (sig_atomic_t)child;
@@ -78,9 +132,12 @@ static int stand_for(const char *const *words)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
     sigprocmask(SIG_SETMASK, &mask, NULL);
+    const bool has_told = hand_on(told[0]);
+    close(told[0]);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR) return COMMAND_FAILED;
     launcher = 0;
+    if (!has_told && count == 0) tell_of_signal(status);
     return exit_code(status);
 }
 

@@ -252,6 +252,35 @@ says err 'has ended'
 [ -z "$(ls lost)" ] || fail "it was saved: $(ls lost)"
 nobody_left
 
+# Where none is left that could tell, the launcher does: all ranks are killed, or one while they join.
+# shellcheck disable=SC2086
+"$own" train "$LLAMA" $LONG --nproc 2 --mesh dp=2 --out silent --log silent.log >out 2>err &
+process=$!
+until_true begun silent
+# shellcheck disable=SC2046
+kill -KILL $(pgrep -f "^$own train" | grep -vx "$process")
+status=0
+wait $process || status=$?
+[ "$status" -eq 137 ] || fail "status $status, not 137"
+[ "$(grep -c '^sgl' err)" -eq 1 ] || fail "it is not told once"
+says err 'signal 9'
+nobody_left
+rank_of() { pgrep -f "^$own train" | grep -vx "$1" | tail -n 1 | grep .; }
+for delay in 0 0.1 0.3; do
+    # shellcheck disable=SC2086
+    "$own" train "$LLAMA" $LONG --nproc 2 --mesh dp=2 --out joining >out 2>err &
+    process=$!
+    until_true rank_of $process >pids
+    sleep $delay
+    kill -KILL "$(rank_of $process)"
+    status=0
+    wait $process || status=$?
+    [ "$status" -eq 137 ] || fail "status $status, not 137"
+    [ "$(grep -c '^sgl' err)" -eq 1 ] || fail "$delay s after it began: it is not told once"
+    nobody_left
+    rm -rf joining
+done
+
 # What Ctrl-C has left goes on as if it had never been stopped.
 run 0 train "$LLAMA" --resume stopped --log stopped.one.log --quiet --stop-at $((step + 3))
 # shellcheck disable=SC2086
