@@ -1,7 +1,8 @@
 /* attention.c -- attention and its gradient without the score matrix: which kernels, over which grid.
  *
- * In: an ATTENTION or ATTENTION_GRAD instruction. Out: a command of one launch, or of three: deltas, gradients of the queries, gradients of
- * keys and values. Odd invariant: the order of sums follows from dtypes and extents alone, never from the device. */
+ * In: an ATTENTION or ATTENTION_GRAD instruction. Out: a command of one launch, or of three: deltas, gradients of
+ * the queries, gradients of keys and values. Odd invariant: the order of sums follows from dtypes and extents alone,
+ * never from the device. */
 #include <stdio.h>
 
 #include "backend/cuda/attention.h"
@@ -37,8 +38,8 @@ void sglcuda_heads_of(const sglexec_program *program, const sglexec_instruction 
                                  .segmented = segmented };
 }
 
-/* Columns of the kernels on tensor cores that take these heads: 64 or 128, or 0 for the plain ones. A head's row is copied 16 bytes
- * at a time; softmax by powers of two takes a scale above 0. */
+/* Columns of the kernels on tensor cores that take these heads: 64 or 128, or 0 for the plain ones. A head's row is
+ * copied 16 bytes at a time; softmax by powers of two takes a scale above 0. */
 static int tensor_columns(const sglcuda_heads *a, const sglexec_operand *const *copied, int count)
 {
     const sgl_attention *x = &a->values;
@@ -51,7 +52,8 @@ static int tensor_columns(const sglcuda_heads *a, const sglexec_operand *const *
     return widest <= 64 ? 64 : 128;
 }
 
-/* Products of four warps at once are there on compute capability 9.0 alone. They sum the same tiles in the same order. */
+/* Products of four warps at once are there on compute capability 9.0 alone. They sum the same tiles in the same
+ * order. */
 static bool products_by_four(const sglexec_device *device, int columns)
 {
     return columns == 64 && device->major == 9 && device->minor == 0;
@@ -93,6 +95,8 @@ sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instructi
 {
     sglcuda_heads a;
     sglcuda_heads_of(p->program, i, 3, &a);
+    SGLCORE_TRY(sglcuda_attention_by_cudnn(p, i, &a, command));
+    if (command->run) return SGL_OK;
     const sglexec_operand *out = sglcuda_operand(p->program, i, i->arg_count);
     const sglexec_operand *const copied[] = { a.q, a.k, a.v, out };
     const int columns = tensor_columns(&a, copied, 4);
@@ -191,6 +195,24 @@ sgl_status sglcuda_prepare_attention_grad(sglcuda_prepare *p, const sglexec_inst
     places[9] = sglcuda_place_of(dq + 1);
     places[10] = sglcuda_place_of(dq + 2);
     return add_tasks(p, command, &a, g.keys, g.key_tasks, g.key_grid, places, 11);
+}
+
+int64_t sglcuda_attention_workspace(const sglir_graph *g, const sglir_node *node)
+{
+    const sglir_type *q = sglir_type_of(g, sglir_arg(g, node, 0)), *k = sglir_type_of(g, sglir_arg(g, node, 1)),
+                     *v = sglir_type_of(g, sglir_arg(g, node, 2));
+    const sglcuda_heads a = { .dtype = (sgl_dtype)q->dtype,
+                              .values = { .b = q->dims[0],
+                                          .t = q->dims[1],
+                                          .h = q->dims[2],
+                                          .d = q->dims[3],
+                                          .s = k->dims[1],
+                                          .g = k->dims[2],
+                                          .e = v->dims[3],
+                                          .window = sglir_attr_int(g, node, "window"),
+                                          .causal = sglir_attr_int(g, node, "causal") != 0,
+                                          .segmented = node->arg_count > 4 } };
+    return sglcuda_attention_cudnn_workspace(&a);
 }
 
 int64_t sglcuda_attention_grad_workspace(const sglir_graph *g, const sglir_node *node)

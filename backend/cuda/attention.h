@@ -17,4 +17,14 @@ typedef struct sglcuda_heads {
 void sglcuda_heads_of(const sglexec_program *program, const sglexec_instruction *i, uint32_t offset,
                       sglcuda_heads *heads);
 
+/* What cuDNN is given: tiles of so many queries and keys, whole (before 9.16 the others come out wrong), and so much
+ * workspace. */
+enum { SGLCUDA_CUDNN_TILE = 128, SGLCUDA_CUDNN_WORKSPACE = 256 << 10 };
+
+/* Of the shapes alone: SGLCUDA_CUDNN_WORKSPACE where cuDNN may take them, else 0. */
+int64_t sglcuda_attention_cudnn_workspace(const sglcuda_heads *heads);
+/* Leaves the command empty where cuDNN does not serve. */
+sgl_status sglcuda_attention_by_cudnn(sglcuda_prepare *p, const sglexec_instruction *i, const sglcuda_heads *heads,
+                                      sglcuda_command *command);
+
 #endif

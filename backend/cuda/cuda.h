@@ -32,6 +32,7 @@ struct sglexec_device {
     bool waits;                        /* SGL_CUDA_WAIT: each launch is waited for */
     double peak_flops;                 /* 0: not measured yet */
     struct sglcuda_blas *blas;         /* blas.c; NULL until a product is prepared */
+    struct sglcuda_cudnn *cudnn;       /* cudnn.c; NULL until it is asked for */
 };
 
 /* A function of the device. Of an emitted kernel `handle` is set when the whole program is compiled, before any launch. */
@@ -228,6 +229,7 @@ int64_t sglcuda_loss_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_sort_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_scatter_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_along_workspace(const sglir_graph *g, const sglir_node *node);
+int64_t sglcuda_attention_workspace(const sglir_graph *g, const sglir_node *node);
 int64_t sglcuda_attention_grad_workspace(const sglir_graph *g, const sglir_node *node);
 
 #endif

@@ -5,6 +5,7 @@
  * call from any thread, so each function of the table makes the device's context current before it calls the driver. */
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/cudnn.h"
 #include "core/knob.h"
 #include "core/module.h"
 
@@ -72,6 +73,7 @@ static void cuda_close(sglexec_device *device)
         (void)driver->cuCtxSetCurrent(device->context);
         if (device->stream) (void)driver->cuStreamSynchronize(device->stream);
         sglcuda_close_blas(device);
+        sglcuda_close_cudnn(device);
         sglcuda_close_builtins(device);
         sglcuda_close_staging(device);
         if (device->stream) (void)driver->cuStreamDestroy(device->stream);
@@ -152,6 +154,7 @@ static int64_t cuda_workspace(const sglir_graph *g, sglir_id id)
     case SGLIR_OP_TAKE_ALONG:
     case SGLIR_OP_ADD_ALONG:
     case SGLIR_OP_REDUCE_PROD: return sglcuda_along_workspace(g, node);
+    case SGLIR_OP_ATTENTION: return sglcuda_attention_workspace(g, node);
     case SGLIR_OP_ATTENTION_GRAD: return sglcuda_attention_grad_workspace(g, node);
     default: return sglcuda_single_workspace(g, node);
     }

@@ -20,6 +20,7 @@
       "number of the GPU to use; empty: each rank of a machine takes the next one")                                    \
     X(CUDA_LIBRARIES, "SGL_CUDA_LIBRARIES", "", "folder of the CUDA toolkit's libraries such as libnvrtc.so.13")       \
     X(CUDA_GRAPH, "SGL_CUDA_GRAPH", "1", "0 launches kernels one by one, in place of rows of them as CUDA graphs")     \
+    X(CUDA_CUDNN, "SGL_CUDA_CUDNN", "0", "1 lets cuDNN run attention where it takes the shape; its gradient is ours")  \
     X(CUDA_WAIT, "SGL_CUDA_WAIT", "0", "1 waits after each instruction, so that an error of the GPU names its line")   \
     X(CACHE, "SGL_CACHE", "", "folder of compiled kernels, 'off': none; empty: sgl/ in XDG_CACHE_HOME or ~/.cache")    \
     X(LOG, "SGL_LOG", "info", "least level that the sgl command prints: error, warning, info (print of scripts), debug")

@@ -1,7 +1,8 @@
-/* attention.h -- what attention's kernels and the file that launches them agree on: tiles, and the one struct of values.
+/* attention.h -- what attention's kernels and the file that launches them agree on: tiles, and the one struct of
+ * values.
  *
- * Plain C, read by nvcc too. Tensors lie as [b, t, h, d], [b, s, g, d], [b, s, g, e], logs of sums and deltas as [b, h, t].
- * Odd invariant: tiles decide in which order a sum is taken, so they depend on dtypes and extents alone. */
+ * Plain C, read by nvcc too. Tensors lie as [b, t, h, d], [b, s, g, d], [b, s, g, e], logs of sums and deltas as [b,
+ * h, t]. Odd invariant: tiles decide in which order a sum is taken, so they depend on dtypes and extents alone. */
 #ifndef SGLCUDA_KERNELS_ATTENTION_H
 #define SGLCUDA_KERNELS_ATTENTION_H
 
@@ -23,8 +24,8 @@ enum {
     SGL_ATTENTION_WEIGHTS = SGL_ATTENTION_TILE * (SGL_ATTENTION_TILE + 1)
 };
 
-/* The kernels on tensor cores: narrow floats, heads of up to 64 or 128 columns, a multiple of 8 of them. Warps own rows of a
- * block, 16 at a time; tiles of the other side pass by, one being loaded while another is used. */
+/* The kernels on tensor cores: narrow floats, heads of up to 64 or 128 columns, a multiple of 8 of them. Warps own
+ * rows of a block, 16 at a time; tiles of the other side pass by, one being loaded while another is used. */
 enum {
     SGL_TENSOR_QUERIES = 128,      /* of a block, where queries are the rows */
     SGL_TENSOR_THREADS_64 = 128,   /* 32 queries a warp: what is read of shared memory serves two products */

@@ -1,10 +1,12 @@
-/* attention_plain.cu -- attention and its gradient for every float dtype and every head dimension, without tensor cores.
+/* attention_plain.cu -- attention and its gradient for every float dtype and every head dimension, without tensor
+ * cores.
  *
- * A task is a tile of 64 queries (or keys) and 64 columns of a result; it goes through tiles of 64 keys (or queries). Products are
- * of 64 x 64 numbers, 4 x 4 by each thread, whose arguments pass through shared memory 32 columns at a time. Softmax on the
- * way (Dao et al., arXiv:2205.14135); the gradient makes the probabilities again from the logs of their sums: dv = p^T dout,
- * ds = p (dout v^T - delta) scale, dq = ds k, dk = ds^T q. Heads wider than 64 have several tasks, which make the same
- * probabilities. Odd invariant: no two tasks add to one element, so that the order of each sum is the order of tiles. */
+ * A task is a tile of 64 queries (or keys) and 64 columns of a result; it goes through tiles of 64 keys (or
+ * queries). Products are of 64 x 64 numbers, 4 x 4 by each thread, whose arguments pass through shared memory 32
+ * columns at a time. Softmax on the way (Dao et al., arXiv:2205.14135); the gradient makes the probabilities again
+ * from the logs of their sums: dv = p^T dout, ds = p (dout v^T - delta) scale, dq = ds k, dk = ds^T q. Heads wider
+ * than 64 have several tasks, which make the same probabilities. Odd invariant: no two tasks add to one element, so
+ * that the order of each sum is the order of tiles. */
 #include "attention_sight.cuh"
 
 namespace
@@ -164,7 +166,7 @@ SGL_DEVICE rows rows_of(const void *at, int64 sequence, int64 length, int64 plac
     return { at, ((sequence * length + place) * heads + head) * width, heads * width, length - place, width };
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 template <class T>
 SGL_DEVICE void attend(const void *q, const void *k, const void *v, const int64 *offset, const int *query_segments,
@@ -226,7 +228,7 @@ SGL_DEVICE void attend(const void *q, const void *k, const void *v, const int64 
     }
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 /* delta = sum of out * dout over e, a warp for each row. */
 template <class T> SGL_DEVICE void make_deltas(const void *out, const void *dout, void *delta, const sgl_attention &a)
@@ -245,8 +247,8 @@ template <class T> SGL_DEVICE void make_deltas(const void *out, const void *dout
     }
 }
 
-/* From scores and from dout v^T: probabilities, and slopes in place of the latter. by_key: rows are keys, columns queries. lse and delta are
- * those of the head. */
+/* From scores and from dout v^T: probabilities, and slopes in place of the latter. by_key: rows are keys, columns
+ * queries. lse and delta are those of the head. */
 template <bool by_key, class H>
 SGL_DEVICE void make_slopes(tile<H> &scores, tile<H> &slopes, const sight &see, int64 query, int64 key, const H *lse,
                             const H *delta)

@@ -1,8 +1,8 @@
 /* attention_sight.cuh -- which keys a query sees by its place in time, and which queries see a key.
  *
- * In: the shapes, and the offset of the first query, which lies on the device. Out: ranges. Query i sees keys 0 .. offset + i
- * when causal, of these the last `window`; segments are asked beside. Odd invariant: all ranges are clamped to what there is, so
- * that a range is empty and never reversed. */
+ * In: the shapes, and the offset of the first query, which lies on the device. Out: ranges. Query i sees keys 0 ..
+ * offset + i when causal, of these the last `window`; segments are asked beside. Odd invariant: all ranges are
+ * clamped to what there is, so that a range is empty and never reversed. */
 #ifndef SGLCUDA_ATTENTION_SIGHT_CUH
 #define SGLCUDA_ATTENTION_SIGHT_CUH
 

@@ -1,9 +1,10 @@
 /* attention_tensor.cu -- attention of narrow floats on tensor cores: blocks of queries, tiles of keys that pass by.
  *
- * A task is 128 queries of a head, 32 a warp; scores, probabilities and sums stay in the warp's registers (Dao, arXiv:2307.08691).
- * A tile of keys and one of values are loaded while the tiles before are used. Softmax in f32 by powers of two; probabilities
- * are rounded to the dtype for their product with v, and summed before. Tiles that no query sees, by time or by segment, are
- * passed over. Odd invariant: a tile that is passed over would have added zeros, so that segments change no order of sums. */
+ * A task is 128 queries of a head, 32 a warp; scores, probabilities and sums stay in the warp's registers (Dao,
+ * arXiv:2307.08691). A tile of keys and one of values are loaded while the tiles before are used. Softmax in f32 by
+ * powers of two; probabilities are rounded to the dtype for their product with v, and summed before. Tiles that no
+ * query sees, by time or by segment, are passed over. Odd invariant: a tile that is passed over would have added
+ * zeros, so that segments change no order of sums. */
 #include "attention_tensor.cuh"
 
 namespace

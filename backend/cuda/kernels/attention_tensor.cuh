@@ -1,15 +1,16 @@
 /* attention_tensor.cuh -- products of narrow floats by a warp's tensor cores, and tiles in shared memory for them.
  *
- * A tile is rows of `columns` narrow floats (64 or 128), in units of 16 bytes; unit u of row r lies at u ^ (r & 7), so that the eight
- * rows that a load of matrices reads at once lie in different banks. Names of parts follow the PTX manual's mma.m16n8k16: of the
- * left factor four registers, of the right two, of the sum four: rows lane / 4 and lane / 4 + 8, columns 2 (lane % 4) and the
- * next. Odd invariant: rows and columns that are not there are zeros in a tile, so that they add nothing. */
+ * A tile is rows of `columns` narrow floats (64 or 128), in units of 16 bytes; unit u of row r lies at u ^ (r & 7), so
+ * that the eight rows that a load of matrices reads at once lie in different banks. Names of parts follow the PTX
+ * manual's mma.m16n8k16: of the left factor four registers, of the right two, of the sum four: rows lane / 4 and lane
+ * / 4 + 8, columns 2 (lane % 4) and the next. Odd invariant: rows and columns that are not there are zeros in a tile,
+ * so that they add nothing. */
 #ifndef SGLCUDA_ATTENTION_TENSOR_CUH
 #define SGLCUDA_ATTENTION_TENSOR_CUH
 
 #include "attention_sight.cuh"
 
-/* ---- instructions ------------------------------------------------------------------------------------------------------ */
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 SGL_DEVICE uint32 sgl_shared_at(const void *p) { return (uint32)__cvta_generic_to_shared(p); }
 
@@ -71,14 +72,16 @@ template <class T> struct sgl_tensor;
 SGL_TENSOR(bf16)
 SGL_TENSOR(f16)
 
-/* ---- products of four warps (sm_90a) ---------------------------------------------------------------------------------------- */
+/* ---- products of four warps (sm_90a) ----------------------------------------------------------------------------- */
 
-/* Four warps beside one another multiply 64 rows at once, with factors out of shared memory (wgmma.m64n64k16): a warp's part of the sum
- * lies in its registers as that of its own product does. A product runs on its own from its start to the wait for it. */
+/* Four warps beside one another multiply 64 rows at once, with factors out of shared memory (wgmma.m64n64k16): a
+ * warp's part of the sum lies in its registers as that of its own product does. A product runs on its own from its
+ * start to the wait for it. */
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define SGL_HAS_GROUPS 1
 
-/* A factor in a tile of 64 columns, from a byte on: 128 bytes a row, units exchanged as in sgl_tile, eight rows after eight. */
+/* A factor in a tile of 64 columns, from a byte on: 128 bytes a row, units exchanged as in sgl_tile, eight rows after
+ * eight. */
 SGL_DEVICE uint64 sgl_factor(uint32 at)
 {
     const uint64 eight_rows = 8 * 128 / 16, exchanged = 1;
@@ -92,25 +95,27 @@ SGL_DEVICE void sgl_show_copies() { asm volatile("fence.proxy.async.shared::cta;
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "       \
     "%23, %24, %25, %26, %27, %28, %29, %30, %31}"
 
-/* The sums are named, so that nothing that reads or writes them is moved to between a start and its wait. */
-SGL_DEVICE void sgl_start_products(float (&c)[8][4]) { asm volatile("wgmma.fence.sync.aligned;" : SGL_SUMS::"memory"); }
+SGL_DEVICE void sgl_start_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/* Keeps what reads or writes sums on its side of this place. */
+SGL_DEVICE void sgl_hold(float (&c)[8][4]) { asm volatile("" : SGL_SUMS::"memory"); }
 SGL_DEVICE void sgl_commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int later> SGL_DEVICE void sgl_wait_products(float (&c)[8][4])
 {
-    asm volatile("wgmma.wait_group.sync.aligned %32;" : SGL_SUMS : "n"(later) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(later) : "memory");
+    sgl_hold(c);
 }
 
 template <class T> struct sgl_group;
 #define SGL_GROUP(T)                                                                                                   \
     template <> struct sgl_group<T> {                                                                                  \
-        /* c += a b^T: both factors as rows of 16 columns */                                                           \
-        SGL_DEVICE void product(float (&c)[8][4], uint64 a, uint64 b)                                                  \
+        /* c = a b^T, or c += when it adds: both factors as rows of 16 columns */                                      \
+        template <int adds> SGL_DEVICE void product(float (&c)[8][4], uint64 a, uint64 b)                              \
         {                                                                                                              \
-            asm volatile("{\n\t.reg .pred add;\n\tsetp.eq.u32 add, 0, 0;\n\t"                                          \
+            asm volatile("{\n\t.reg .pred adds;\n\tsetp.ne.b32 adds, %34, 0;\n\t"                                      \
                          "wgmma.mma_async.sync.aligned.m64n64k16.f32." #T "." #T " " SGL_SUM_NAMES                     \
-                         ", %32, %33, add, 1, 1, 0, 0;\n\t}"                                                           \
+                         ", %32, %33, adds, 1, 1, 0, 0;\n\t}"                                                          \
                          : SGL_SUMS                                                                                    \
-                         : "l"(a), "l"(b)                                                                              \
+                         : "l"(a), "l"(b), "n"(adds)                                                                   \
                          : "memory");                                                                                  \
         }                                                                                                              \
         /* c += a b: a in registers, as of a warp's own product; b as 16 rows */                                       \
@@ -131,7 +136,7 @@ SGL_GROUP(f16)
 SGL_DEVICE void sgl_show_copies() {}
 #endif
 
-/* ---- tiles ------------------------------------------------------------------------------------------------------------- */
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 /* Shared memory begins where a tile may. */
 struct alignas(1024) sgl_shared {
@@ -145,7 +150,8 @@ template <int columns> struct sgl_tile {
     {
         return at + (uint32)(row * row_bytes + (u ^ (row & 7)) * 16);
     }
-    /* Of unit 2 k + odd of a lane's row, of the 16 from `row` on: one base for all k and all rows, so that few registers hold addresses. */
+    /* Of unit 2 k + odd of a lane's row, of the 16 from `row` on: one base for all k and all rows, so that few
+     * registers hold addresses. */
     __device__ __forceinline__ uint32 unit_of(int lane_row, int odd, int row, int k) const
     {
         const uint32 base = at + (uint32)(lane_row * row_bytes + (odd ^ (lane_row & 7)) * 16);
@@ -158,15 +164,15 @@ template <int columns> struct sgl_tile {
         const int lane = (int)threadIdx.x % 32;
         sgl_load_matrices(a, unit_of(lane % 16, lane / 16, row, k));
     }
-    /* The right factor, of a product with this tile turned: rows are columns of the product. Registers 0, 1: of rows row .. row + 7;
-     * 2, 3: of the eight after them. */
+    /* The right factor, of a product with this tile turned: rows are columns of the product. Registers 0, 1: of rows
+     * row .. row + 7; 2, 3: of the eight after them. */
     __device__ __forceinline__ void right_turned(uint32 (&b)[4], int row, int k) const
     {
         const int lane = (int)threadIdx.x % 32;
         sgl_load_matrices(b, unit_of(lane % 8 + lane / 16 * 8, lane / 8 % 2, row, k));
     }
-    /* The right factor as it lies: rows row .. row + 15 are summed over. Registers 0, 1: of columns 16 n .. 16 n + 7; 2, 3: of the
-     * eight after them. */
+    /* The right factor as it lies: rows row .. row + 15 are summed over. Registers 0, 1: of columns 16 n .. 16 n + 7;
+     * 2, 3: of the eight after them. */
     __device__ __forceinline__ void right(uint32 (&b)[4], int row, int n) const
     {
         const int lane = (int)threadIdx.x % 32;
@@ -183,7 +189,7 @@ template <int columns> struct sgl_tile {
     }
 };
 
-/* ---- products of a warp ------------------------------------------------------------------------------------------------- */
+/* ---- products of a warp ------------------------------------------------------------------------------------------ */
 
 template <int ROWS, int N> SGL_DEVICE void sgl_clear(float (&sums)[ROWS][N][4])
 {
@@ -253,11 +259,11 @@ SGL_DEVICE void sgl_row_products_by_four(float (&products)[1][8][4], const sgl_t
 {
     const uint32 left = mine.at + (uint32)(row / 64 * 64 * mine.row_bytes);
     const uint32 right = theirs.at + (uint32)(other * theirs.row_bytes);
-    sgl_clear(products);
-    sgl_start_products(products[0]);
+    sgl_start_products();
+    sgl_group<T>::template product<0>(products[0], sgl_factor(left), sgl_factor(right));
 #pragma unroll
-    for (int x = 0; x < 4; x++)
-        sgl_group<T>::product(products[0], sgl_factor(left + 32 * x), sgl_factor(right + 32 * x));
+    for (int x = 1; x < 4; x++)
+        sgl_group<T>::template product<1>(products[0], sgl_factor(left + 32 * x), sgl_factor(right + 32 * x));
     sgl_commit_products();
 }
 template <class T>
@@ -272,7 +278,8 @@ SGL_DEVICE void sgl_weigh_rows_by_four(float (&sums)[1][8][4], const float (&wei
             const float *pair = &weights[0][2 * x + part / 2][part % 2 * 2];
             a[x][part] = sgl_tensor<T>::pack(pair[0], pair[1]);
         }
-    sgl_start_products(sums[0]);
+    sgl_hold(sums[0]);
+    sgl_start_products();
 #pragma unroll
     for (int x = 0; x < 4; x++)
         sgl_group<T>::weigh(sums[0], a[x], sgl_factor(theirs.at + (uint32)((other + 16 * x) * theirs.row_bytes)));
@@ -280,8 +287,8 @@ SGL_DEVICE void sgl_weigh_rows_by_four(float (&sums)[1][8][4], const float (&wei
 }
 #endif
 
-/* Either way; what four warps do at once has only begun, and is waited for by sgl_wait: until no more than the `later` last ones
- * are under way. */
+/* Either way; what four warps do at once has only begun, and is waited for by sgl_wait: until no more than the `later`
+ * last ones are under way. */
 template <bool by_four, class T, int columns, int ROWS, int WIDE>
 SGL_DEVICE void sgl_multiply(float (&products)[ROWS][WIDE / 8][4], const sgl_tile<columns> &mine, int row,
                              const sgl_tile<columns> &theirs, int other)
@@ -338,7 +345,7 @@ SGL_DEVICE void sgl_store_rows(const sgl_tile<columns> &tile, char *tile_memory,
     }
 }
 
-/* ---- sight ------------------------------------------------------------------------------------------------------------- */
+/* ---- sight ------------------------------------------------------------------------------------------------------- */
 
 /* Segments of some rows: the least and the greatest without sign, the greatest with it. Those below 0 are none. */
 struct sgl_segments {
@@ -372,8 +379,8 @@ SGL_DEVICE bool sgl_together(const sgl_segments &a, const sgl_segments &b)
     return a.least == a.most && b.least == b.most && a.least == b.least && a.last >= 0;
 }
 
-/* Time as 32-bit numbers: query i sees keys offset + i + 1 - window .. offset + i of those that there are. What is not causal has
- * an offset that shows all of them. */
+/* Time as 32-bit numbers: query i sees keys offset + i + 1 - window .. offset + i of those that there are. What is not
+ * causal has an offset that shows all of them. */
 struct sgl_times {
     int offset, window, keys;
     __device__ __forceinline__ bool sees(int i, int j) const

@@ -1,10 +1,11 @@
 /* attention_tensor_grad.cu -- the gradient of attention of narrow floats on tensor cores.
  *
- * Two kernels. Blocks of queries that keys pass by make dq; blocks of keys that the queries of all their heads pass by make dk and dv. Both make
- * the probabilities again, p = e^(s - lse), and slopes ds = p (dout v^T - delta) (Dao et al., arXiv:2205.14135, appendix B). Where
- * keys are the rows, p and ds are made turned, so that they go from a product's registers into the next. That is seven products in
- * place of five, and no sum of two blocks: the order of each is that of tiles. Odd invariant: a query beyond the last has
- * zeros for q, dout, lse and delta, so that it adds nothing, though its p is not 0. */
+ * Two kernels. Blocks of queries that keys pass by make dq; blocks of keys that the queries of all their heads pass
+ * by make dk and dv. Both make the probabilities again, p = e^(s - lse), and slopes ds = p (dout v^T - delta) (Dao
+ * et al., arXiv:2205.14135, appendix B). Where keys are the rows, p and ds are made turned, so that they go from a
+ * product's registers into the next. That is seven products in place of five, and no sum of two blocks: the order of
+ * each is that of tiles. Odd invariant: a query beyond the last has zeros for q, dout, lse and delta, so that it
+ * adds nothing, though its p is not 0. */
 #include "attention_tensor.cuh"
 
 namespace
@@ -38,7 +39,7 @@ SGL_DEVICE void hide(float (&p)[ROWS][WIDE / 8][4], const sgl_times &times, int 
     }
 }
 
-/* ---- deltas ----------------------------------------------------------------------------------------------------------- */
+/* ---- deltas ------------------------------------------------------------------------------------------------------ */
 
 /* delta = sum of out * dout over a row, which columns / 8 threads share, 8 numbers each. */
 template <class T, int columns>
@@ -61,7 +62,7 @@ SGL_DEVICE void make_deltas(const uint16 *out, const uint16 *dout, float *delta,
     }
 }
 
-/* ---- gradients of queries -------------------------------------------------------------------------------------------- */
+/* ---- gradients of queries ---------------------------------------------------------------------------------------- */
 
 /* From scores: probabilities. lse: of the rows, times log2 e. */
 template <int ROWS, int WIDE>
@@ -169,7 +170,7 @@ SGL_DEVICE void query_gradients(const uint16 *q, const uint16 *k, const uint16 *
     }
 }
 
-/* ---- gradients of keys and values --------------------------------------------------------------------------------------- */
+/* ---- gradients of keys and values -------------------------------------------------------------------------------- */
 
 /* Queries of all heads that share the block's keys, a tile after another, and their logs of sums and deltas. */
 template <int columns> struct passing {
@@ -348,9 +349,10 @@ KERNELS(bf16, 128)
 KERNELS(f16, 64)
 KERNELS(f16, 128)
 
-/* By four warps at once, on sm_90a alone: 16 rows a warp, whole tiles of 64 at a time. */
+/* By four warps at once, on sm_90a alone: 16 rows a warp, whole tiles of 64 at a time. Two blocks of queries share a
+ * processor, at the price of a dozen registers that are put aside; of keys, with two sums each, there is one. */
 #define FOUR(T)                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(SGL_TENSOR_THREADS_FOUR)                                              \
+    extern "C" __global__ void __launch_bounds__(SGL_TENSOR_THREADS_FOUR, 2)                                           \
         attention_four_queries_64_##T(const uint16 *q, const uint16 *k, const uint16 *v, const uint16 *dout,           \
                                       const float *lse, const float *delta, const int64 *offset,                       \
                                       const int *query_segments, const int *key_segments, uint16 *dq, sgl_attention a) \
