@@ -49,6 +49,9 @@ int command_parse(const command *c, int argc, char **argv, const char **position
 int command_usage(const command *c, const char *format, ...) SGL_PRINTF(2, 3);
 /* Adds a setting; false (and a message) when there are too many. */
 bool command_set(command_settings *settings, const char *key, const char *value);
+/* The first `kept` settings are a checkpoint's: of its fields of the plan, where none behind them says otherwise, nobody is
+ * told any more that the mesh makes nothing of them. */
+bool command_mark_kept(command_settings *settings, int kept);
 
 /* Opens a VM. What a script prints goes to `prints`, warnings and errors to stderr. NULL after having said why. */
 sgl_vm *command_open(int64_t threads, FILE *prints);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "dsl/command_model.h"
+#include "dsl/command_ranks.h"
 
 static sgl_status no_meta(const command_model *m, const char *what)
 {
@@ -25,9 +26,18 @@ static sgl_status load_job(command_model *m, const command_settings *more)
         if (!command_set(&settings, key, json_string_value(value)))
             return sgl_fail(m->vm, SGL_LIMIT, "%s: too many settings", m->path);
     }
-    for (int i = 0; more && i < more->count; i++)
-        if (!command_set(&settings, more->list[i].key, more->list[i].value))
-            return sgl_fail(m->vm, SGL_LIMIT, "too many settings");
+    const int kept = settings.count;
+    bool fits = true;
+    for (int i = 0; more && i < more->count && fits; i++)
+        fits = command_set(&settings, more->list[i].key, more->list[i].value);
+    /* One rank's: the script's own mesh is none of its plan's. */
+    char keys[COMMAND_AXES][24];
+    const char *name;
+    for (int i = 0; fits && !m->meshed && i < COMMAND_AXES && (name = sgl_axis_name(i)) != NULL; i++) {
+        snprintf(keys[i], sizeof keys[i], "plan.mesh.%s", name);
+        fits = command_set(&settings, keys[i], "1");
+    }
+    if (!fits || !command_mark_kept(&settings, kept)) return sgl_fail(m->vm, SGL_LIMIT, "too many settings");
     return sgl_load_text(m->vm, script, text, settings.list, settings.count, &m->job);
 }
 

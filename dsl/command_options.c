@@ -64,6 +64,25 @@ bool command_set(command_settings *settings, const char *key, const char *value)
     return true;
 }
 
+bool command_mark_kept(command_settings *settings, int kept)
+{
+    char *names = settings->text + settings->used;
+    const size_t room = sizeof settings->text - settings->used;
+    size_t used = 0;
+    for (int i = 0; i < kept; i++) {
+        bool given = strncmp(settings->list[i].key, "plan.", 5) != 0;
+        for (int k = kept; k < settings->count && !given; k++)
+            given = strcmp(settings->list[i].key, settings->list[k].key) == 0;
+        if (given) continue;
+        const int written = snprintf(names + used, room - used, "%s,", settings->list[i].key + 5);
+        if (written < 0 || (size_t)written >= room - used) return false;
+        used += (size_t)written;
+    }
+    if (used == 0) return true;
+    settings->used += used + 1;
+    return command_set(settings, "plan.kept", names);
+}
+
 /* "key=value": the key is copied, since argv's own text goes on behind it. */
 static int take_setting(const command *c, command_settings *settings, const char *text)
 {

@@ -108,11 +108,13 @@ static sgl_status load_job(train *t)
     char storage[8][32];
     sgl_status status = command_kept_settings(t->vm, &t->kept, &all);
     if (status != SGL_OK) return status;
+    const int kept = all.count;
     bool fits = true;
     for (int i = 0; i < t->o->settings.count && fits; i++)
         fits = command_set(&all, t->o->settings.list[i].key, t->o->settings.list[i].value);
     if (t->kept.meta && sgl_session_rank(t->session) == 0) command_kept_changes(&t->kept, &t->o->settings);
-    if (!fits || !add_own_settings(t->o, &all, storage)) return sgl_fail(t->vm, SGL_LIMIT, "too many settings");
+    if (!fits || !add_own_settings(t->o, &all, storage) || !command_mark_kept(&all, kept))
+        return sgl_fail(t->vm, SGL_LIMIT, "too many settings");
     status = sgl_load_file(t->vm, t->script, all.list, all.count, &t->job);
     if (status == SGL_OK) status = sgl_job_plan(t->job, &t->plan);
     if (status == SGL_OK) status = sgl_job_tokens(t->job, &t->tokens);

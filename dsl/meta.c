@@ -26,6 +26,10 @@ static void push_all_settings(lua_State *L)
     lua_rawgetp(L, LUA_REGISTRYINDEX, &sgldsl_key_settings);
     lua_Integer count = 0;
     for (lua_Integer i = 1; lua_rawgeti(L, all + 1, i) == LUA_TSTRING; i++) {
+        if (strcmp(lua_tostring(L, -1), "plan.kept") == 0) { /* of this run alone */
+            lua_pop(L, 1);
+            continue;
+        }
         lua_pushvalue(L, -1);
         lua_rawseti(L, all, ++count);
         lua_pushvalue(L, -1);

@@ -17,7 +17,7 @@ return function(ops)
     if type(axis) ~= "number" then core.error(("%s: axis must be an integer, not %s"):format(what, tostring(axis))) end
     local found = axis < 0 and rank + axis or axis
     if found < 0 or found >= rank then
-      core.error(("%s: axis %d of %s"):format(what, axis, tostring(x)))
+      core.error(("%s: axis %d of %s: there are %d, counted from 0"):format(what, axis, tostring(x), rank))
     end
     return found
   end

@@ -60,7 +60,9 @@ function ops.shape(x, axis)
   local dims = core.dims(x)
   if axis == nil then return dims end
   local extent = dims[(axis < 0 and #dims + axis or axis) + 1]
-  if not extent then core.error(("shape: axis %s of %s"):format(tostring(axis), tostring(x))) end
+  if not extent then
+    core.error(("shape: axis %s of %s: there are %d, counted from 0"):format(tostring(axis), tostring(x), #dims))
+  end
   return extent
 end
 
@@ -103,7 +105,9 @@ function ops.slice(x, axis, start, stop, step)
   end
   local dims = core.dims(x)
   local extent = dims[(axis < 0 and #dims + axis or axis) + 1]
-  if not extent then core.error(("slice: axis %s of %s"):format(tostring(axis), tostring(x))) end
+  if not extent then
+    core.error(("slice: axis %s of %s: there are %d, counted from 0"):format(tostring(axis), tostring(x), #dims))
+  end
   if stop == nil then stop = extent end
   if start < 0 then start = extent + start end
   if stop < 0 then stop = extent + stop end

@@ -113,7 +113,7 @@ end
 
 ---- what else the C side asks ----
 
-function job.plan_fields(self) return self.plan:fields(self.parameters) end
+function job.plan_fields(self) return self.plan:fields(self.parameters, self.buffers) end
 
 --- { paths, format, vocab, seq, batch, seed, held_out } of token data, or nil.
 function job.data_config(self)

@@ -55,10 +55,13 @@ local function bytes(name, value)
   return math.floor(count)
 end
 
-local function apply(plan, key, value)
+-- kept: by name the fields that a checkpoint has given, which `plan.kept` lists; whoever made it was warned of them.
+local function apply(plan, kept, key, value)
   local axis = key:match("^mesh%.(%w+)$")
   if axis then
     plan.mesh[axis] = value
+  elseif key == "kept" then
+    for name in value:gmatch "[^,]+" do kept[name] = true end
   elseif key == "mesh" then
     core.error("plan: mesh is set by its axes, as in --set plan.mesh.dp=2, or by --mesh dp=2,tp=2")
   else
@@ -172,7 +175,9 @@ Plan.__index = Plan
 --- A flat table, as sgl_plan_set takes it: { ["mesh.dp"] = 1, micro = 1, precision = "fp32" }, for a model of these
 --- parameters.
 ---@param parameters sgl.parameter[]
-function Plan:fields(parameters)
+---@param buffers sgl.parameter[]?
+function Plan:fields(parameters, buffers)
+  layouts.check_named(self, parameters, buffers)
   local flat = {
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
@@ -200,16 +205,33 @@ local function check_word(field, value, list)
     list[#list], tostring(value), names_of.hint(tostring(value), list)))
 end
 
+-- Whether a plan compresses anything, of the field's text.
+local function compresses(text)
+  for codec in (text or ""):gmatch "%S+ ([^%s,]+)" do
+    if codec ~= "none" then return true end
+  end
+  return false
+end
+
 -- What a plan says and its mesh makes nothing of: the run is right, and costs what one rank's does.
-local function warn_of_idle(plan, zero_given)
+local function warn_of_idle(plan, kept, zero_given)
   local function extent(axis) return plan.mesh[axis] or 1 end
-  if zero_given and plan.zero > 0 and extent "dp" > 1 and extent "fsdp" == 1 then
+  local ranks = 1
+  for _, axis in ipairs(layouts.axes) do ranks = ranks * extent(axis) end
+  if zero_given and not kept.zero and plan.zero > 0 and extent "dp" > 1 and extent "fsdp" == 1 then
     core.warn(("plan: zero = %d splits over fsdp, and the mesh has none: fsdp = %d in the place of dp = %d"):format(
       plan.zero, extent "dp", extent "dp"))
   end
-  if extent "pp" > 1 and (plan.schedule or "none") == "none" then
+  local scheduled = (plan.schedule or "none") ~= "none"
+  if extent "pp" > 1 and not scheduled and not kept.schedule then
     core.warn(("plan: pp = %d has no schedule, so each rank along pp computes the same; schedule = \"1f1b\" makes them "
       .. "stages"):format(extent "pp"))
+  end
+  if ranks > 1 and extent "pp" == 1 and scheduled and not kept.schedule then
+    core.warn(("plan: schedule = \"%s\" is that of stages along pp, and the mesh has none"):format(plan.schedule))
+  end
+  if ranks > 1 and extent "dp" == 1 and extent "fsdp" == 1 and compresses(plan.compress) and not kept.compress then
+    core.warn "plan: compress is of what ranks along dp and fsdp exchange, and the mesh has neither"
   end
 end
 
@@ -223,9 +245,10 @@ local function make(options)
   local plan = join(options)
   if plan.micro == nil then plan.micro = 1 end
   if plan.precision == nil then plan.precision = "fp32" end
+  local kept = {}
   for key, value in pairs(core.settings()) do
     local field = key:match("^plan%.(.*)$")
-    if field then apply(plan, field, value) end
+    if field then apply(plan, kept, field, value) end
   end
   check_names(plan, known, "field")
   check_names(plan.mesh, layouts.axes, "mesh axis")
@@ -248,7 +271,8 @@ local function make(options)
     local field, list = one[1], one[2]
     if plan[field] ~= nil then check_word(field, plan[field], list) end
   end
-  warn_of_idle(plan, zero_given)
+  warn_of_idle(plan, kept, zero_given)
+  plan.here = core.here()
   return setmetatable(plan, Plan)
 end
 

@@ -111,6 +111,44 @@ function layouts.check(field, params)
   end
 end
 
+local rows = { dp = true, fsdp = true, ep = true } -- what has no such dimension is whole over these
+
+-- Of the last pattern that says something of this axis: so the core reads it.
+local function check_dim(plan, parameter, axis, patterns)
+  local by
+  for _, pattern in ipairs(patterns) do
+    if plan.params[pattern][axis] ~= nil and fits(pattern, parameter.path) then by = pattern end
+  end
+  local dim = by and plan.params[by][axis]
+  if dim and not rows[axis] and dim >= #parameter.dims then
+    local what = "plan: params['%s']: dimension %d of parameter '%s' {%s} over %s=%d, and it has %d, counted from 0"
+    core.error(what:format(by, math.tointeger(dim), parameter.path, table.concat(parameter.dims, ", "), axis,
+      plan.mesh[axis] or 1, #parameter.dims), plan.here)
+  end
+end
+
+--- Refuses `params` of a mesh of several ranks whose patterns name nothing, or a dimension that is not there.
+---@param plan table
+---@param parameters sgl.parameter[]
+---@param buffers sgl.parameter[]?
+function layouts.check_named(plan, parameters, buffers)
+  local ranks, patterns, all = 1, names_of.sorted(plan.params or {}), {}
+  for _, axis in ipairs(layouts.axes) do ranks = ranks * (plan.mesh[axis] or 1) end
+  if ranks == 1 then return end
+  for _, parameter in ipairs(parameters) do all[#all + 1] = parameter.path end
+  for _, buffer in ipairs(buffers or {}) do all[#all + 1] = buffer.path end
+  for _, pattern in ipairs(patterns) do
+    local named = false
+    for _, path in ipairs(all) do named = named or fits(pattern, path) end
+    if not named then
+      core.error(("plan: params: '%s' names no parameter%s"):format(pattern, core.hint(pattern, all)), plan.here)
+    end
+  end
+  for _, parameter in ipairs(#patterns > 0 and parameters or {}) do
+    for _, axis in ipairs(layouts.axes) do check_dim(plan, parameter, axis, patterns) end
+  end
+end
+
 --- The entries of a field by patterns, as the core's fields say them.
 ---@param params table<string, table<string, integer|false>>
 ---@return string

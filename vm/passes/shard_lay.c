@@ -15,6 +15,7 @@ typedef struct home {
     const char *path;
     size_t length; /* 0: no module of a pattern */
     int8_t at[SGLIR_AXIS_COUNT];
+    uint64_t named; /* the entries that fit it */
 } home;
 
 typedef struct layer {
@@ -23,6 +24,9 @@ typedef struct layer {
     int8_t *wanted;                /* SGLIR_AXIS_COUNT per value: the dimension that is to be split, -1: none */
     SGLCORE_VEC(sglir_type) given; /* what modules give others */
     uint64_t named;
+    /* By axis: entries of modules that give others something, and of those that give something with the dimension. */
+    uint64_t gives[SGLIR_AXIS_COUNT], has[SGLIR_AXIS_COUNT];
+    int8_t most[SGLIR_AXIS_COUNT], lacks[SGLIR_AXIS_COUNT]; /* dimensions of what is given; the one that is not there */
 } layer;
 
 static home home_of(layer *l, const sglir_node *node)
@@ -31,11 +35,10 @@ static home home_of(layer *l, const sglir_node *node)
     if (node->op == SGLIR_OP_INPUT) return h;
     h.path = sglcore_string(l->g->strings, l->g->origins.data[node->origin].scope);
     for (const char *end = h.path; *end != '\0' && h.length == 0;) {
-        uint64_t named;
         end += strcspn(end, ".");
-        sglplan_activations_of(l->context->plan, h.path, (size_t)(end - h.path), h.at, &named);
-        if (named) h.length = (size_t)(end - h.path);
-        l->named |= named;
+        sglplan_activations_of(l->context->plan, h.path, (size_t)(end - h.path), h.at, &h.named);
+        if (h.named) h.length = (size_t)(end - h.path);
+        l->named |= h.named;
         end += *end == '.';
     }
     return h;
@@ -57,6 +60,20 @@ static bool may_be_laid(const layer *l, const home *h, const sglir_type *type)
         any = true;
     }
     return any;
+}
+
+static void note_dims(layer *l, const home *h, const sglir_type *type)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        if (h->at[axis] < 0) continue;
+        l->gives[axis] |= h->named;
+        if (h->at[axis] < type->rank) {
+            l->has[axis] |= h->named;
+        } else {
+            l->lacks[axis] = h->at[axis];
+            if (type->rank > l->most[axis]) l->most[axis] = (int8_t)type->rank;
+        }
+    }
 }
 
 static bool is_given(const layer *l, const sglir_type *type)
@@ -81,7 +98,9 @@ static sgl_status cross(layer *l, sglir_id value, const home *user, bool first)
             memcpy(&l->wanted[(int64_t)value * SGLIR_AXIS_COUNT], says->at, sizeof says->at);
         return SGL_OK;
     }
-    bool gives = from.length > 0 && !sglir_is_made_by(l->g, maker, "autodiff") && may_be_laid(l, &from, type);
+    bool gives = from.length > 0 && !sglir_is_made_by(l->g, maker, "autodiff");
+    if (gives && sglcore_dtype_is_float((sgl_dtype)type->dtype)) note_dims(l, &from, type);
+    gives = gives && may_be_laid(l, &from, type);
     return gives && !is_given(l, type) ? sglcore_vec_push(l->context->env, &l->given, *type) : SGL_OK;
 }
 
@@ -119,6 +138,20 @@ static bool lay(sglir_rewrite *rewrite, sglir_id id)
     return copied;
 }
 
+/* A dimension over ranks that nothing these modules give has; of which entry the last says it. */
+static sgl_status check_dims(const layer *l, int entry, const char *pattern, size_t length)
+{
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
+        const long long ranks = l->context->plan->mesh[axis];
+        if (axis == SGLIR_AXIS_MICRO || ranks == 1 || ((l->gives[axis] & ~l->has[axis]) >> entry & 1) == 0) continue;
+        return sglcore_fail(l->context->env, SGL_INVALID_ARGUMENT,
+                            "plan: activations: '%.*s' splits dimension %d over %s=%lld, and what these modules give "
+                            "others has %d at the most, counted from 0",
+                            (int)length, pattern, l->lacks[axis], sglir_axis_name(axis), ranks, l->most[axis]);
+    }
+    return SGL_OK;
+}
+
 /* A pattern that fits no module is nearly always a misspelling; graphs that do not learn may lack some. */
 static sgl_status check_named(const layer *l)
 {
@@ -126,6 +159,7 @@ static sgl_status check_named(const layer *l)
     size_t length;
     if (!sglpass_learns(l->g)) return SGL_OK;
     for (int i = 0; sglplan_layout_entry(l->context->plan->activations, i, &pattern, &length); i++) {
+        SGLCORE_TRY(check_dims(l, i, pattern, length));
         if (l->named >> i & 1) continue;
         return sglcore_fail(l->context->env, SGL_INVALID_ARGUMENT,
                             "plan: activations: '%.*s' is the path of no module; `sgl graph` shows them behind `scope`",
