@@ -13,14 +13,14 @@ enum {
 };
 
 /* So many threads of a multiprocessor should be at work for its memory to be: what a kernel takes of registers is bounded by
- * that. */
-enum { LEAST_RESIDENT = 512 };
+ * that. Those that keep a row have several loads under way each. */
+enum { LEAST_RESIDENT = 1024, LEAST_RESIDENT_ROWS = 512 };
 
-static void put_head(sglcuda_emitter *e, const char *name, int threads)
+static void put_head(sglcuda_emitter *e, const char *name, int threads, int resident)
 {
     sglcuda_put(
         e, "\nextern \"C\" __global__ void __launch_bounds__(%d, %d) %s(const __grid_constant__ sgl_places a)\n{\n",
-        threads, (int)sglcuda_max(LEAST_RESIDENT / threads, 1), name);
+        threads, (int)sglcuda_max(resident / threads, 1), name);
 }
 
 static sglcuda_grid line_of(int64_t blocks, int threads, int beside)
@@ -93,7 +93,7 @@ void sglcuda_put_map(sglcuda_emitter *e, const char *name, const sglcuda_scope *
     const int threads = s->totals ? s->lanes : MAP_THREADS;
     const int64_t block = (int64_t)threads * SGLCUDA_RUN * (s->totals ? s->vectors : 1);
     if (all == 0) return;
-    put_head(e, name, threads);
+    put_head(e, name, threads, LEAST_RESIDENT);
     if (s->totals) put_sums(e, s, SGLEXEC_TOTAL, -1, 0);
     put_all_numbers(e, s);
     if (s->totals)
@@ -117,7 +117,7 @@ void sglcuda_put_map(sglcuda_emitter *e, const char *name, const sglcuda_scope *
 void sglcuda_put_row_results(sglcuda_emitter *e, const char *name, const sglcuda_scope *s)
 {
     if (e->cut.rows == 0) return;
-    put_head(e, name, MAP_THREADS);
+    put_head(e, name, MAP_THREADS, LEAST_RESIDENT);
     sglcuda_put(
         e,
         "const int64 row = (int64)blockIdx.x * %d + threadIdx.x;\nif (row >= %lldll) return;\nconst bool first = true;\n",
@@ -157,7 +157,7 @@ void sglcuda_put_columns(sglcuda_emitter *e, const char *name, const sglcuda_sco
     const sglcuda_cut *cut = &e->cut;
     const int64_t tiles = sglcuda_ceil_div(cut->cols, COLUMN_LANES * SGLCUDA_RUN);
     if (cut->elements == 0) return;
-    put_head(e, name, COLUMN_LANES * SGLCUDA_PART_LANES);
+    put_head(e, name, COLUMN_LANES * SGLCUDA_PART_LANES, LEAST_RESIDENT);
     sglcuda_put(e, "__shared__ int64 room[%d];\n", COLUMN_LANES * SGLCUDA_RUN * SGLCUDA_PART_LANES);
     sglcuda_put(e, "const int64 part = blockIdx.x / %lldu;\n", (long long)tiles);
     sglcuda_put(e, "const %s col = (%s)(blockIdx.x %% %lldu * %d + threadIdx.x) * 8;\n", sglcuda_index(e),
@@ -293,7 +293,7 @@ void sglcuda_put_rows(sglcuda_emitter *e, const char *name, const sglcuda_scope 
     const sglcuda_cut *cut = &e->cut;
     const int groups = groups_of(cut, s->lanes), threads = groups * s->lanes;
     if (cut->rows == 0) return;
-    put_head(e, name, threads);
+    put_head(e, name, threads, LEAST_RESIDENT_ROWS);
     sglcuda_put(e, "__shared__ int64 slots[32];\nconst int lane = threadIdx.x %% %d, group = threadIdx.x / %d;\n",
                 s->lanes, s->lanes);
     sglcuda_grid grid = line_of(cut->columns ? cut->parts : sglcuda_ceil_div(cut->rows, groups), threads, 1);
@@ -320,7 +320,7 @@ void sglcuda_put_chunks(sglcuda_emitter *e, const char *name, const sglcuda_scop
     const sglcuda_cut *cut = &e->cut;
     if (cut->rows == 0) return;
     const int64_t chunks = sglcuda_max(cut->row_chunks, 1);
-    put_head(e, name, s->lanes);
+    put_head(e, name, s->lanes, LEAST_RESIDENT);
     sglcuda_put(e, "__shared__ int64 slots[32];\nconst int64 row_ = blockIdx.x / %lldu, chunk = blockIdx.x %% %lldu;\n",
                 (long long)chunks, (long long)chunks);
     sglcuda_put(e, "const %s row = (%s)row_;\n", sglcuda_index(e), sglcuda_index(e));
