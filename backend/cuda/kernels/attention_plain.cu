@@ -342,8 +342,9 @@ SGL_DEVICE void key_gradients(const void *q, const void *k, const void *v, const
 
 } /* namespace */
 
-#define KERNELS(T)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(SGL_ATTENTION_THREADS)                                                \
+/* blocks: of the first kernel, that share a processor without registers being put aside. */
+#define KERNELS(T, blocks)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(SGL_ATTENTION_THREADS, blocks)                                        \
         attention_##T(const void *q, const void *k, const void *v, const int64 *offset, const int *query_segments,     \
                       const int *key_segments, void *out, void *lse, sgl_attention a)                                  \
     {                                                                                                                  \
@@ -368,9 +369,9 @@ SGL_DEVICE void key_gradients(const void *q, const void *k, const void *v, const
         key_gradients<T>(q, k, v, dout, lse, delta, offset, query_segments, key_segments, dk, dv, a);                  \
     }
 
-KERNELS(f64)
-KERNELS(f32)
-KERNELS(bf16)
-KERNELS(f16)
-KERNELS(f8e4m3)
-KERNELS(f8e5m2)
+KERNELS(f64, 1)
+KERNELS(f32, 2)
+KERNELS(bf16, 2)
+KERNELS(f16, 2)
+KERNELS(f8e4m3, 2)
+KERNELS(f8e5m2, 2)
