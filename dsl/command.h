@@ -23,8 +23,8 @@ typedef struct command_settings {
     size_t used;
 } command_settings;
 
-/* One option of a subcommand. kind: 'b' flag (bool), 'i' integer from 0 on (int64_t), 'p' from 1 on, 'n' number (double), 's' text (const char *),
- * 'o' text that may be left out (const char *; "" when it is), 'k' key=value, any number of times (command_settings). */
+/* One option of a subcommand. kind: 'b' flag (bool), 'i' integer from 0 on (int64_t), 'p' from 1 on, 'n' number (double), 'q' one above 0,
+ * 's' text (const char *), 't' one that is given once, 'o' text that may be left out (const char *; "" when it is), 'k' key=value, any number of times (command_settings). */
 typedef struct command_option {
     const char *name; /* "--steps" */
     char kind;

@@ -189,7 +189,7 @@ int command_eval(int argc, char **argv)
     int code = command_parse(&c, argc, argv, positional, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
     code = command_ranks_begin(&c, &ranks, argc, argv, &done);
-    if (code == COMMAND_OK && !done) code = command_mesh(&c, &ranks, &settings);
+    if (code == COMMAND_OK && !done) code = command_mesh(&c, &ranks, &settings, &settings);
     if (code != COMMAND_OK || done) return code;
     if (data && !command_set(&settings, "data.path", data)) return COMMAND_USAGE;
     if (ema && !command_set(&settings, "job.ema", "true")) return COMMAND_USAGE;

@@ -18,7 +18,7 @@ typedef struct generate_options {
     double temperature, top_p;
     bool ema;
     command_ranks ranks;
-    command_settings settings; /* of the mesh */
+    command_settings settings; /* of --set and the mesh; they win */
 } generate_options;
 
 typedef struct generate {
@@ -178,6 +178,8 @@ int command_generate(int argc, char **argv)
         { "--top-k", 'i', &o.top_k, "K", "choose among the K likeliest, 0: among all (default 0)" },
         { "--top-p", 'n', &o.top_p, "P", "choose among the fewest that hold the share P (default 1: all)" },
         { "--seed", 'i', &o.seed, "N", "the same seed gives the same text (default 0)" },
+        { "--set", 'k', &o.settings, "key=value",
+          "a field of the script's sgl.config, or plan.KEY; any number of times" },
         { "--ema", 'b', &o.ema, "", "by the averages that its optimizer keeps, in place of the parameters" },
         COMMAND_RANKS_OPTIONS(o.ranks),
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core)" },
@@ -209,7 +211,7 @@ int command_generate(int argc, char **argv)
         return COMMAND_USAGE;
     }
     code = command_ranks_begin(&c, &o.ranks, argc, argv, &done);
-    if (code == COMMAND_OK && !done) code = command_mesh(&c, &o.ranks, &o.settings);
+    if (code == COMMAND_OK && !done) code = command_mesh(&c, &o.ranks, &o.settings, &o.settings);
     if (code != COMMAND_OK || done) return code;
     if (o.ema && !command_set(&o.settings, "job.ema", "true")) return COMMAND_USAGE;
     generate g = { .o = &o, .vm = command_open(o.threads, stderr) };

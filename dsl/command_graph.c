@@ -38,7 +38,7 @@ static int begin_look(look *l, const command *c, int argc, char **argv, look_ran
     bool helped;
     int code = command_parse(c, argc, argv, &l->script, &count, &helped);
     if (code != COMMAND_OK || helped) return code;
-    code = command_mesh(c, &ranks->ranks, settings);
+    code = command_mesh(c, &ranks->ranks, settings, settings);
     if (code != COMMAND_OK) return code;
     l->vm = command_open(0, stderr);
     return l->vm ? COMMAND_OK : COMMAND_FAILED;

@@ -111,8 +111,15 @@ static int take_value(const command *c, const command_option *o, const char *tex
         if (o->kind == 'p' && *(int64_t *)o->into == 0) return usage_error(c, o->name, text, "must be at least 1");
         return COMMAND_OK;
     case 'n':
+    case 'q':
         *(double *)o->into = strtod(text, &end);
-        return end == text || *end || errno ? usage_error(c, o->name, text, "is no number") : COMMAND_OK;
+        if (end == text || *end || errno) return usage_error(c, o->name, text, "is no number");
+        return o->kind == 'q' && !(*(double *)o->into > 0) ? usage_error(c, o->name, text, "must be more than 0")
+                                                           : COMMAND_OK;
+    case 't':
+        if (*(const char **)o->into) return usage_error(c, o->name, text, "is given twice");
+        *(const char **)o->into = text;
+        return COMMAND_OK;
     case 'k': return take_setting(c, o->into, text);
     default: *(const char **)o->into = text; return COMMAND_OK;
     }

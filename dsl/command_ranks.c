@@ -67,11 +67,15 @@ static int parse_mesh(const command *c, const char *mesh, int64_t extents[COMMAN
     }
 }
 
-int command_mesh(const command *c, command_ranks *ranks, command_settings *settings)
+int command_mesh(const command *c, command_ranks *ranks, const command_settings *given, command_settings *settings)
 {
     int64_t extents[COMMAND_AXES] = { 0 };
     const char *names[COMMAND_AXES];
     if (!ranks->mesh) return COMMAND_OK;
+    for (int i = 0; i < given->count; i++)
+        if (strncmp(given->list[i].key, "plan.mesh", 9) == 0)
+            return command_usage(c, "--mesh '%s' and --set %s=%s both say what the mesh is: give one of them",
+                                 ranks->mesh, given->list[i].key, given->list[i].value);
     int code = parse_mesh(c, ranks->mesh, extents);
     const int axes = axes_of(names);
     for (int i = 0; i < axes && code == COMMAND_OK; i++) {
@@ -108,8 +112,7 @@ int command_ranks_begin(const command *c, command_ranks *r, int argc, char **arg
     *done = false;
     int code = mesh_ranks(c, r, &product);
     if (code != COMMAND_OK) return code;
-    if (r->timeout_s < 0 || r->timeout_s > 1e6)
-        return command_usage(c, "--timeout %g: give seconds, more than 0", r->timeout_s);
+    if (r->timeout_s > 1e6) return command_usage(c, "--timeout %g: give seconds, at most 1e6", r->timeout_s);
     if (r->nproc > 0 && product > 0 && product != r->nproc)
         return command_usage(c, "--mesh '%s' spans %lld ranks, --nproc starts %lld: give --nproc %lld", r->mesh,
                              (long long)product, (long long)r->nproc, (long long)product);

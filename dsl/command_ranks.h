@@ -21,7 +21,7 @@ typedef struct command_ranks {
 
 #define COMMAND_MESH_OPTION(o)                                                                                         \
     {                                                                                                                  \
-        "--mesh", 's', &(o).mesh, "AXES",                                                                              \
+        "--mesh", 't', &(o).mesh, "AXES",                                                                              \
             "lay the model over ranks, such as dp=2,tp=2, in place of the script's mesh; axes: dp, fsdp, tp, pp, ep, " \
             "cp"                                                                                                       \
     }
@@ -29,12 +29,12 @@ typedef struct command_ranks {
     COMMAND_MESH_OPTION(o),                                                                                            \
         { "--nproc", 'p', &(o).nproc, "N", "start N ranks on this machine, by mpirun; one per place in the mesh" },    \
     {                                                                                                                  \
-        "--timeout", 'n', &(o).timeout_s, "SECONDS", "a rank that comes so late to an exchange is lost (default 300)"  \
+        "--timeout", 'q', &(o).timeout_s, "SECONDS", "a rank that comes so late to an exchange is lost (default 300)"  \
     }
 
-/* Adds what --mesh says to the settings: all axes, those that it does not name with 1. COMMAND_OK, or an exit code after
- * having said why. */
-int command_mesh(const command *c, command_ranks *ranks, command_settings *settings);
+/* Adds what --mesh says to the settings: all axes, those that it does not name with 1. given: those of --set, which may say
+ * nothing of the mesh then. COMMAND_OK, or an exit code after having said why. */
+int command_mesh(const command *c, command_ranks *ranks, const command_settings *given, command_settings *settings);
 /* After the options are read. --nproc: runs the ranks, and gives the exit code of all with *done; in each rank, and without it,
  * stdout of another rank than 0 leads nowhere from now on. */
 int command_ranks_begin(const command *c, command_ranks *ranks, int argc, char **argv, bool *done);

@@ -434,7 +434,7 @@ int command_train(int argc, char **argv)
     bool done;
     code = command_ranks_begin(&c, &o.ranks, argc, argv, &done);
     if (code != COMMAND_OK || done) return code;
-    code = command_mesh(&c, &o.ranks, &o.mesh);
+    code = command_mesh(&c, &o.ranks, &o.settings, &o.mesh);
     if (code != COMMAND_OK) return code;
     o.quiet = o.quiet || o.ranks.rank > 0;
     t.vm = command_open(o.threads, stderr);

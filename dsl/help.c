@@ -1,7 +1,8 @@
 /* help.c -- what a name of the library is. See help.h.
  *
  * Comes in: a name. Goes out: the row of the op table, the comment at the head of a module's file, or the comment above a
- * function of the stdlib; whichever the name has.
+ * function of the stdlib; whichever the name has. A word that is none of these: what is called so in one of the libraries, and
+ * the lines of heads of files that tell of a field of that name.
  * Odd invariant: nothing is loaded or run: the texts are read as texts. */
 #include <ctype.h>
 #include <stdbool.h>
@@ -160,6 +161,7 @@ static void tell_function(help *h, const struct sgldsl_module *module, const cha
             if (!comment) comment = line;
             continue;
         }
+        if (strstr(line, " = require") && strstr(line, " = require") < line_end(line)) continue; /* its file says it */
         if (defines(line, name) || (headed && defines_local(line, name))) {
             const char *text = skip_blanks(line);
             put(h, text, (size_t)(line_end(text) - text));
@@ -209,23 +211,66 @@ static sgl_status not_found(sgl_vm *vm, const char *name)
                     nearest ? nearest : "", nearest ? "'?" : "");
 }
 
+static void tell_name(help *h, const char *name)
+{
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+    const size_t folder_bytes = dot ? (size_t)(dot - name) : 0;
+    for (const struct sgldsl_module *m = sgldsl_modules; m->name != NULL; m++) {
+        bool headed = is_headed(m, name, strlen(name));
+        if (is_file_of(m, name) || headed) tell_file(h, m);
+        if (is_in_folder(m, name, folder_bytes) || is_headed(m, name, folder_bytes)) tell_function(h, m, last, headed);
+    }
+}
+
+/* "`mesh`" or "mesh = ". */
+static bool mentions(const char *line, const char *word)
+{
+    const char *end = line_end(line);
+    const size_t length = strlen(word);
+    for (const char *at = line; (at = strstr(at, word)) != NULL && at < end; at += length) {
+        if (at > line && at[-1] == '`' && at[length] == '`') return true;
+        if (at > line && (at[-1] == ' ' || at[-1] == '`') && strncmp(at + length, " = ", 3) == 0) return true;
+    }
+    return false;
+}
+
+/* The lines that tell of a field, and the one behind each, to which its sentence may go on. */
+static void tell_field(help *h, const struct sgldsl_module *module, const char *word)
+{
+    const char *told = NULL;
+    for (const char *line = module->text; is_comment(line); line = next_line(line)) {
+        if (!mentions(line, word) && (!told || next_line(told) != line || !mentions(told, word))) continue;
+        if (!told) put(h, module->name, strlen(module->name));
+        if (!told) put(h, "\n", 1);
+        put(h, "  ", 2);
+        put(h, line + 4, (size_t)(line_end(line) - line) > 4 ? (size_t)(line_end(line) - line) - 4 : 0);
+        put(h, "\n", 1);
+        told = line;
+    }
+}
+
+static void tell_word(help *h, const char *word)
+{
+    static const char *const libraries[] = { "nn", "optim", "data", "models", "plan" };
+    char name[128];
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && strlen(word) < 100; i++) {
+        snprintf(name, sizeof name, "%s.%s", libraries[i], word);
+        tell_name(h, name);
+    }
+    for (const struct sgldsl_module *m = sgldsl_modules; m->name != NULL; m++) tell_field(h, m, word);
+}
+
 sgl_status sgldsl_help(sgl_vm *vm, const char *name, sgl_write_fn write, void *user)
 {
     help h = { .write = write, .user = user };
     if (strncmp(name, "sgl.", 4) == 0) name += 4;
-    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
-    size_t folder_bytes = dot ? (size_t)(dot - name) : 0;
     if (strcmp(name, "ops") == 0) {
         list_ops(&h);
     } else {
         tell_op(&h, vm, name);
-        for (const struct sgldsl_module *m = sgldsl_modules; m->name != NULL; m++) {
-            bool headed = is_headed(m, name, strlen(name));
-            if (is_file_of(m, name) || headed) tell_file(&h, m);
-            if (is_in_folder(m, name, folder_bytes) || is_headed(m, name, folder_bytes))
-                tell_function(&h, m, last, headed);
-        }
-        if (!dot) list_folder(&h, name);
+        tell_name(&h, name);
+        if (!strchr(name, '.')) list_folder(&h, name);
+        if (h.written == 0 && *name && !strchr(name, '.')) tell_word(&h, name);
     }
     return h.written > 0 ? h.status : not_found(vm, name);
 }

@@ -11,12 +11,15 @@ sent() { awk '$2 == "over" && $1 != "all_reduce" { gsub(",", ""); sum += $NF } E
 # shellcheck disable=SC2086
 run 0 plan "$LLAMA" $TINY --mesh dp=2
 whole=$(awk '$1 == "all_reduce" { gsub(",", ""); if ($NF > sum) sum = $NF } END { print sum }' out)
-for codec in bf16:0.5 int8:0.3125; do
+for codec in bf16:0.5:1 int8:0.3125:2; do
+    many=${codec##*:} codec=${codec%:*}
     # shellcheck disable=SC2086
     run 0 plan "$LLAMA" $TINY --mesh dp=2 --set plan.compress="${codec%:*}"
     says out '~residual/embed.weight' '~residual/norm.weight' 'all_to_all'
     awk -v sent="$(sent)" -v whole="$whole" -v ratio="${codec#*:}" \
         'BEGIN { d = sent / whole / ratio; exit !(d > 0.9 && d < 1.1) }' || fail "$codec: $(sent) bytes of $whole"
+    # What comes back is gathered for all gradients together, of each kind of code.
+    grep -q "all_gather.* $many times" out && [ "$(grep -c all_gather out)" -eq 1 ] || fail "$codec: gathers are not merged"
 done
 
 run 1 plan "$LLAMA" --mesh dp=2 --set plan.compress=int7

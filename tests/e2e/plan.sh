@@ -340,6 +340,8 @@ warns 8 'zero = 1' '--mesh dp=2'
 run 0 train fields.lua --set case=9 --set plan.zero=1 --set plan.schedule=1f1b --set plan.compress=int8 --stop-at 1 --out kept --quiet
 run 0 generate kept --prompt a --tokens 1
 [ ! -s err ] || fail "generate warns"
+run 0 generate kept --prompt a --tokens 1 --set plan.bucket=1MiB
+refused 1 "there is no field 'buckte'; did you mean 'bucket'" -- generate kept --prompt a --tokens 1 --set plan.buckte=1MiB
 for command in 'generate kept --prompt a --mesh dp=2' 'train fields.lua --resume kept --mesh dp=2' 'train fields.lua --resume kept --mesh tp=2'; do
     run 1 $command
     [ "$(wc -l <err)" -eq 1 ] || fail "$command: warnings"

@@ -20,7 +20,13 @@ refused 2 'spans 4 ranks, --nproc starts 3' 'give --nproc 4' -- train "$LLAMA" -
 refused 2 'spans more ranks than' -- train "$LLAMA" --mesh dp=2000000000,tp=2000000000
 refused 2 '--nproc' "'0'" 'at least 1' -- train "$LLAMA" --nproc 0
 refused 2 'most' -- train "$LLAMA" --nproc 5000
-refused 2 '--timeout -1' -- train "$LLAMA" --timeout -1 --nproc 2
+for timeout in -1 0 nan; do
+    refused 2 "--timeout '$timeout' must be more than 0" -- train "$LLAMA" --timeout $timeout --nproc 2
+done
+refused 2 "--mesh 'tp=2' is given twice" -- plan "$LLAMA" --mesh dp=2 --mesh tp=2
+for command in train plan; do
+    refused 2 "--mesh 'dp=2' and --set plan.mesh.tp=2 both say" -- $command "$LLAMA" --set plan.mesh.tp=2 --mesh dp=2
+done
 
 # --mesh takes the place of the script's mesh, whole.
 cat >meshed.lua <<'END'

@@ -85,6 +85,14 @@ for name in sgl.min uniform nn.init.normal nn.init.zeros optim.wsd data.text; do
 done
 run 0 help nn.parameter
 says out 'nn.init.normal(0.02)' '@return sgl.parameter'
+# A bare word is looked for in the libraries, and among the fields that heads of files tell of.
+for word in moe mesh schedule compress; do run 0 help $word; done
+run 0 help moe
+says out 'stdlib/nn/moe.lua' 'stdlib/models/moe.lua'
+run 0 help compress
+says out 'stdlib/plan/init.lua' 'which gradients are exchanged'
+run 0 help sgl.plan
+says_not out require
 refused 1 "help: there is no 'zzzz'" 'ops, nn, optim' -- help zzzz
 refused 1 "'matmull'" "'matmul'" -- help matmull
 refused 2 "'--step' is no option; did you mean '--steps'? \`sgl train --help\`" -- train "$LLAMA" --step 5
@@ -97,4 +105,4 @@ run 0 doctor
 says out 'device cpu' 'transport self' 'transport mpi' SGL_NET SGL_VERIFY SGL_DUMP SGL_THREADS SGL_ISA SGL_DISABLE SGL_LOG threads
 # A knob shows its value and not its default.
 SGL_THREADS=7 "$SGL" doctor >out 2>err
-says out "SGL_THREADS    = '7'"
+grep -q "SGL_THREADS *= '7'" out || fail "doctor does not say what SGL_THREADS is"

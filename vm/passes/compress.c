@@ -25,12 +25,7 @@ typedef struct pending {
     sglir_id value;     /* of the new one: its residual after the step */
 } pending;
 
-typedef struct compressor {
-    const sglpass_context *context;
-    sglplan_axes axes;
-    int64_t ranks;
-    SGLCORE_VEC(pending) residuals;
-} compressor;
+typedef struct compressor compressor;
 
 /* One gradient on its way. A view is [ranks, rows..., blocks, block]. */
 typedef struct gradient {
@@ -44,7 +39,19 @@ typedef struct gradient {
     int part;                      /* dimension of the view along which ranks have their parts */
     bool stays;                    /* in parts, over the axes that `states` has */
     int8_t states[SGLIR_AXIS_COUNT];
+    const char *name;              /* of its parameter */
+    sglir_id parameter, *gradient; /* of the old graph; where the new one's stands */
+    sglir_id lost, sum;            /* of x, in its view; of all ranks, in parts */
+    sglpass_codes codes;           /* on their way */
 } gradient;
+
+struct compressor {
+    const sglpass_context *context;
+    sglplan_axes axes;
+    int64_t ranks;
+    SGLCORE_VEC(gradient) gradients; /* of the grad at hand */
+    SGLCORE_VEC(pending) residuals;
+};
 
 /* ---- how a gradient is cut --------------------------------------------------------------------------------------- */
 
@@ -178,25 +185,6 @@ static sglir_id decode_laid(const gradient *w, const sglpass_codes *codes, int d
     return w->codec->decode(w->to, &laid, w->dtype);
 }
 
-/* Both halves of the exchange. *lost: of x, in its view. */
-static sglir_id exchange(const gradient *w, sglir_id x, sglir_id *lost)
-{
-    const int64_t first = 0;
-    sglir_id view = lay(w, to_view(w, x), 0);
-    const sglpass_codes codes = w->codec->encode(w->to, view);
-    sglir_id sum = sglir_reduce(w->to, SGLIR_OP_REDUCE_SUM, decode_laid(w, &codes, w->part), &first, 1, false);
-    *lost = sglir_sub(w->to, view, w->codec->decode(w->to, &codes, w->dtype));
-    sum = lay(w, sum, w->part - 1);
-    bool all = true;
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
-        all = all && (!(w->c->axes & SGLPLAN_AXIS(axis)) || w->states[axis] >= 0);
-    if (w->stays && all) return from_view(w, sum, 0);
-    const sglpass_codes again = w->codec->encode(w->to, sum);
-    sglir_id own = sglir_sub(w->to, sum, w->codec->decode(w->to, &again, w->dtype));
-    *lost = sglir_add(w->to, *lost, terms(w, own));
-    return from_view(w, decode_laid(w, &again, -1), 0);
-}
-
 static sglir_id residual_input(const gradient *w, const char *name)
 {
     char text[512];
@@ -213,33 +201,68 @@ static sglir_id residual_input(const gradient *w, const char *name)
     return sglir_emit(w->to, SGLIR_OP_INPUT, NULL, 0, attrs, (int)(sizeof attrs / sizeof attrs[0]), NULL);
 }
 
-static sglir_id compress(gradient *w, sglir_id g, const char *name, sglir_id *residual)
+static sglir_id with_residual(const gradient *w, sglir_id before)
+{
+    int64_t dims[SGL_MAX_RANK] = { 1 };
+    memcpy(dims + 1, w->dims, (size_t)w->rank * sizeof dims[0]);
+    sglir_id g = sglir_reshape(w->to, *w->gradient, w->rank, w->dims);
+    g = w->c->ranks == 1 ? sglir_reshape(w->to, g, w->rank + 1, dims) : terms(w, g);
+    return sglir_add(w->to, g, before);
+}
+
+/* On one rank that is all. */
+static void encode_terms(gradient *w)
 {
     const int64_t first = 0;
-    int64_t dims[SGL_MAX_RANK] = { 1 };
-    sglir_id before = residual_input(w, name), lost = SGLIR_NONE;
-    memcpy(dims + 1, w->dims, (size_t)w->rank * sizeof dims[0]);
+    sglir_id before = residual_input(w, w->name), x = with_residual(w, before);
     if (w->c->ranks == 1) {
-        sglir_id x = sglir_add(w->to, sglir_reshape(w->to, g, w->rank + 1, dims), before);
-        *residual = sglir_constant_like(w->to, before, 0);
-        return sglir_reduce(w->to, SGLIR_OP_REDUCE_SUM, x, &first, 1, false);
+        w->lost = sglir_constant_like(w->to, before, 0);
+        w->sum = sglir_reduce(w->to, SGLIR_OP_REDUCE_SUM, x, &first, 1, false);
+        return;
     }
-    sglir_id x = sglir_add(w->to, terms(w, g), before);
-    sglir_id y = exchange(w, x, &lost);
-    *residual = from_view(w, lost, w->c->ranks);
-    return y;
+    sglir_id view = lay(w, to_view(w, x), 0);
+    w->codes = w->codec->encode(w->to, view);
+    w->lost = sglir_sub(w->to, view, w->codec->decode(w->to, &w->codes, w->dtype));
+}
+
+/* The first half of the exchange. Where the states stay in parts over all these axes, so does what is summed. */
+static void sum_codes(gradient *w)
+{
+    const int64_t first = 0;
+    bool all = w->stays;
+    if (w->c->ranks == 1) return;
+    w->sum = sglir_reduce(w->to, SGLIR_OP_REDUCE_SUM, decode_laid(w, &w->codes, w->part), &first, 1, false);
+    w->sum = lay(w, w->sum, w->part - 1);
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        all = all && (!(w->c->axes & SGLPLAN_AXIS(axis)) || w->states[axis] >= 0);
+    w->codes.count = 0;
+    if (all) return;
+    w->codes = w->codec->encode(w->to, w->sum);
+    sglir_id own = sglir_sub(w->to, w->sum, w->codec->decode(w->to, &w->codes, w->dtype));
+    w->lost = sglir_add(w->to, w->lost, terms(w, own));
+}
+
+/* The second half, and what stands for the gradient from now on. */
+static void gather_codes(gradient *w)
+{
+    const sglir_type type = *sglir_type_of(w->to, *w->gradient);
+    if (w->c->ranks > 1) {
+        w->sum = from_view(w, w->codes.count > 0 ? decode_laid(w, &w->codes, -1) : w->sum, 0);
+        w->lost = from_view(w, w->lost, w->c->ranks);
+    }
+    *w->gradient = sglir_reshape(w->to, w->sum, type.rank, type.dims);
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static sgl_status check_gradient(const compressor *c, const sglir_type *type, const char *name, sglir_id parameter)
 {
-    for (int64_t i = 0; i < c->residuals.count; i++) {
-        if (c->residuals.data[i].parameter == parameter)
-            return sglcore_fail(c->context->env, SGL_UNSUPPORTED,
-                                "plan: compress: two gradients of '%s' are taken in one step: say \"none\" for it",
-                                name);
-    }
+    bool twice = false;
+    for (int64_t i = 0; i < c->residuals.count; i++) twice = twice || c->residuals.data[i].parameter == parameter;
+    for (int64_t i = 0; i < c->gradients.count; i++) twice = twice || c->gradients.data[i].parameter == parameter;
+    if (twice)
+        return sglcore_fail(c->context->env, SGL_UNSUPPORTED,
+                            "plan: compress: two gradients of '%s' are taken in one step: say \"none\" for it", name);
     if (type->scaled)
         return sglcore_fail(
             c->context->env, SGL_UNSUPPORTED,
@@ -254,7 +277,7 @@ static sgl_status check_gradient(const compressor *c, const sglir_type *type, co
         name, type->rank, sgl_dtype_name((sgl_dtype)type->dtype), SGL_MAX_RANK - 2);
 }
 
-static sgl_status compress_one(compressor *c, sglir_rewrite *rewrite, sglir_id parameter, sglir_id *gradient_of)
+static sgl_status add_gradient(compressor *c, sglir_rewrite *rewrite, sglir_id parameter, sglir_id *gradient_of)
 {
     const sglir_node *input = sglir_maker(rewrite->from, parameter);
     uint64_t named;
@@ -264,9 +287,14 @@ static sgl_status compress_one(compressor *c, sglir_rewrite *rewrite, sglir_id p
     const sglplan_codec codec = sglplan_compress_of(c->context->plan, name, &named);
     if (codec == SGLPLAN_CODEC_COUNT || rewrite->to->status != SGL_OK) return sglir_status(rewrite->to);
     const sglir_type type = *sglir_type_of(rewrite->to, *gradient_of);
-    gradient w = { .c = c, .to = rewrite->to, .codec = &sglpass_codec_rows[codec], .dtype = (sgl_dtype)type.dtype };
+    gradient w = { .c = c,
+                   .to = rewrite->to,
+                   .codec = &sglpass_codec_rows[codec],
+                   .dtype = (sgl_dtype)type.dtype,
+                   .name = name,
+                   .parameter = parameter,
+                   .gradient = gradient_of };
     int8_t at[SGLIR_AXIS_COUNT];
-    pending kept = { .parameter = parameter };
     SGLCORE_TRY(check_gradient(c, &type, name, parameter));
     w.rank = type.rank > 0 ? type.rank : 1;
     for (int i = 0; i < w.rank; i++) w.dims[i] = type.rank > 0 ? type.dims[i] : 1;
@@ -274,11 +302,22 @@ static sgl_status compress_one(compressor *c, sglir_rewrite *rewrite, sglir_id p
     cut_blocks(&w, at);
     choose_part(&w, at);
     follow_states(&w, c->context->plan, name);
-    sglir_id x = sglir_reshape(rewrite->to, *gradient_of, w.rank, w.dims);
-    x = compress(&w, x, name, &kept.value);
-    *gradient_of = sglir_reshape(rewrite->to, x, type.rank, type.dims);
-    SGLCORE_TRY(sglir_status(rewrite->to));
-    return sglcore_vec_push(c->context->env, &c->residuals, kept);
+    return sglcore_vec_push(c->context->env, &c->gradients, w);
+}
+
+/* Step by step for all of them, so that no gradient waits for another one's exchange, and exchanges of a kind can be merged. */
+static sgl_status compress_all(compressor *c, sglir_graph *to)
+{
+    for (int64_t i = 0; i < c->gradients.count && to->status == SGL_OK; i++) encode_terms(&c->gradients.data[i]);
+    for (int64_t i = 0; i < c->gradients.count && to->status == SGL_OK; i++) sum_codes(&c->gradients.data[i]);
+    for (int64_t i = 0; i < c->gradients.count && to->status == SGL_OK; i++) {
+        const gradient *w = &c->gradients.data[i];
+        gather_codes(&c->gradients.data[i]);
+        SGLCORE_TRY(sglir_status(to));
+        const pending kept = { .parameter = w->parameter, .value = w->lost };
+        SGLCORE_TRY(sglcore_vec_push(c->context->env, &c->residuals, kept));
+    }
+    return sglir_status(to);
 }
 
 static bool compress_rule(sglir_rewrite *rewrite, sglir_id id)
@@ -288,11 +327,12 @@ static bool compress_rule(sglir_rewrite *rewrite, sglir_id id)
     if (node->op != SGLIR_OP_GRAD || node->region != 0 || !sglir_attr_int(rewrite->from, node, "outer")) return false;
     sglir_copy_node(rewrite, id);
     sglir_set_origin_made(rewrite->to, rewrite->from, id, rewrite->pass);
-    for (uint32_t k = 0; k < node->out_count && rewrite->to->status == SGL_OK; k++) {
-        sgl_status status =
-            compress_one(c, rewrite, sglir_arg(rewrite->from, node, k + 1), &rewrite->map[node->out_first + k]);
-        if (status != SGL_OK) sglir_stick(rewrite->to, status);
-    }
+    sgl_status status = SGL_OK;
+    c->gradients.count = 0;
+    for (uint32_t k = 0; k < node->out_count && status == SGL_OK; k++)
+        status = add_gradient(c, rewrite, sglir_arg(rewrite->from, node, k + 1), &rewrite->map[node->out_first + k]);
+    if (status == SGL_OK) status = compress_all(c, rewrite->to);
+    if (status != SGL_OK) sglir_stick(rewrite->to, status);
     return true;
 }
 
@@ -339,6 +379,7 @@ sgl_status sglpass_compress(const sglpass_context *context, const sglir_graph *i
         status = sglir_status(*out);
     }
     if (status == SGL_OK) sglpass_say(context, in, *out, c.residuals.count > 0);
+    sglcore_vec_free(context->env, &c.gradients);
     sglcore_vec_free(context->env, &c.residuals);
     return status;
 }
