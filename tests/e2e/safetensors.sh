@@ -11,7 +11,7 @@ if ! "$PYTHON" -c '' 2>/dev/null; then
 fi
 cd "$SCRATCH"
 ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$ROOT/vm" "$ROOT"/tests/e2e/safetensors_tool.c "$ROOT"/vm/store/*.c \
-    "$ROOT"/vm/core/*.c -lxxhash -lm -o tool
+    -DSGL_MODULE_FOLDER='"lib"' "$ROOT"/vm/core/*.c -lxxhash -lm -o tool
 ./tool write .
 export PYTHONPATH="$ROOT/tests/e2e" PYTHONDONTWRITEBYTECODE=1
 "$PYTHON" - <<'END'
