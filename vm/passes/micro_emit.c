@@ -67,7 +67,8 @@ static void tell(emitter *e, sglir_id value, sglir_id made)
         if (axis != SGLIR_AXIS_MICRO && from->sharded[axis] != to->sharded[axis]) return;
     }
     for (int dim = 0; dim < from->rank; dim++) {
-        const bool is_cut = !e->m->turns.even && to->sharded[SGLIR_AXIS_MICRO] == dim; /* all of it may be of one turn */
+        const bool is_cut =
+            !e->m->turns.even && to->sharded[SGLIR_AXIS_MICRO] == dim; /* all of it may be of one turn */
         if (from->dims[dim] == to->dims[dim] && !is_cut) continue;
         if (!cut_whole(e, from->dims[dim], to->dims[dim], &whole.dims[dim], &whole.starts[dim])) return;
     }
@@ -76,17 +77,14 @@ static void tell(emitter *e, sglir_id value, sglir_id made)
 
 /* ---- in a loop ------------------------------------------------------------------------------------------------ */
 
-/* Where the micro-batch's part of so many elements begins: index * size, behind the stretches before. Uneven parts all have
- * the same nodes for it, so that the bodies of stretches are alike but for extents. */
+/* Where the micro-batch's part of so many elements begins: index * size, behind the stretches before. */
 static sglir_id start_at(emitter *e, int64_t extent)
 {
     const sglpass_turns *turns = &e->m->turns;
     const int64_t size = sglpass_turn_part(turns, e->stretch, extent);
-    if (turns->even && size == 1) return e->index;
-    sglir_id start = sglir_mul(e->to, e->index, sglir_constant(e->to, SGL_I64, (double)size));
-    if (turns->even) return start;
     const int64_t before = sglpass_turn_start(turns, e->stretch, extent);
-    return sglir_add(e->to, start, sglir_constant(e->to, SGL_I64, (double)before));
+    sglir_id start = size == 1 ? e->index : sglir_mul(e->to, e->index, sglir_constant(e->to, SGL_I64, (double)size));
+    return before == 0 ? start : sglir_add(e->to, start, sglir_constant(e->to, SGL_I64, (double)before));
 }
 
 static void split_layout(int64_t layout[SGLIR_AXIS_COUNT], int dim)

@@ -124,7 +124,8 @@ static bool find_loop(const sglpass_stages *s, sglir_id id, sglpass_stages_loop 
         if (i > 0) id = goes_on(s, id);
         if (id == SGLIR_NONE) return false;
         const sglir_node *node = sglir_node_at(s->from, id);
-        if (node->op != SGLIR_OP_SCAN || sglir_attr_int(s->from, node, "steps") != s->stretches.at[i].turns) return false;
+        if (node->op != SGLIR_OP_SCAN || sglir_attr_int(s->from, node, "steps") != s->stretches.at[i].turns)
+            return false;
         loop->nodes[i] = id;
     }
     return true;
@@ -264,7 +265,8 @@ static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *
         bool is = node->op == SGLIR_OP_INPUT ? lives_somewhere(s, node) : r.outside;
         for (uint32_t k = 0; k < node->out_count; k++) bound[node->out_first + k] = is;
         sglpass_stages_loop loop = { .carry_first = (uint32_t)s->carries.count };
-        const bool is_taken = node->op == SGLIR_OP_SCAN && s->loop_of[sglir_body(node)] != 0; /* with the first stretch */
+        const bool is_taken =
+            node->op == SGLIR_OP_SCAN && s->loop_of[sglir_body(node)] != 0; /* with the first stretch */
         if (!is || is_taken || !find_loop(s, id, &loop)) continue;
         SGLCORE_TRY(take_loop(s, &loop, uses));
         for (int k = 0; k < s->stretches.count; k++)

@@ -41,15 +41,17 @@ static sgl_status fail_few(const sglpass_context *context, const sglir_graph *g,
     const char *name = sglir_attr_string(g, sglir_node_at(g, f->node), "name");
     char axes[SGLPLAN_AXES_ROOM];
     if (ranks == 1)
-        return sglcore_fail(context->env, SGL_INVALID_ARGUMENT,
-                            "micro: the feed '%s' has %lld rows, too few for the plan's %lld micro-batches; set micro to "
-                            "%lld at most, or take a larger batch",
-                            name, (long long)f->all, (long long)micro, (long long)most);
-    return sglcore_fail(context->env, SGL_INVALID_ARGUMENT,
-                        "micro: the feed '%s' has %lld rows, of which a rank along %s (of %lld) has %lld at most, too few "
-                        "for the plan's %lld micro-batches; set micro to %lld at most, or take a batch of %lld or more",
-                        name, (long long)f->all, sglplan_axes_text(f->axes, axes, sizeof axes), (long long)ranks,
-                        (long long)most, (long long)micro, (long long)most, (long long)(ranks * (micro - 1) + 1));
+        return sglcore_fail(
+            context->env, SGL_INVALID_ARGUMENT,
+            "micro: the feed '%s' has %lld rows, too few for the plan's %lld micro-batches; set micro to "
+            "%lld at most, or take a larger batch",
+            name, (long long)f->all, (long long)micro, (long long)most);
+    return sglcore_fail(
+        context->env, SGL_INVALID_ARGUMENT,
+        "micro: the feed '%s' has %lld rows, of which a rank along %s (of %lld) has %lld at most, too few "
+        "for the plan's %lld micro-batches; set micro to %lld at most, or take a batch of %lld or more",
+        name, (long long)f->all, sglplan_axes_text(f->axes, axes, sizeof axes), (long long)ranks, (long long)most,
+        (long long)micro, (long long)most, (long long)(ranks * (micro - 1) + 1));
 }
 
 static sgl_status fail_unlike(const sglpass_context *context, const sglir_graph *g, const feed *f, const feed *base)
