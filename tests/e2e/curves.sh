@@ -1,5 +1,5 @@
 #!/bin/sh
-# One curve under every plan: a tiny llama is trained by one rank, and under thirteen plans of two to four ranks; losses and gradient
+# One curve under every plan: a tiny llama is trained by one rank, and under sixteen plans of two to four ranks; losses and gradient
 # norms of each step are the same to 1e-9 in doubles, and in floats within four times what one rank's are off. scripts/curves, whose
 # small part this is, has more models, plans and steps.
 # ctest: serial
@@ -11,4 +11,4 @@ if ! command -v mpirun >/dev/null || ! "$SGL" doctor | grep -q 'libsgl_mpi.so$';
 fi
 export ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" # MPI's plugins are loaded and unloaded with what they hold
 "$ROOT/scripts/curves" small "$SGL" >curves 2>&1 || { cat curves; fail "a curve is another one"; }
-[ "$(grep -c '^llama.* ranks ' curves)" -eq 13 ] || fail "there are not thirteen plans"
+[ "$(grep -c '^llama.* ranks ' curves)" -eq 16 ] || fail "there are not sixteen plans"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Micro-batches are weighted by their valid targets: a batch whose ignored targets lie unevenly gives the same losses and
-# gradients in one piece, in two and in four; in float64, where only the order of sums differs. The same for evaluation:
+# gradients in one piece, in two, three and four; in float64, where only the order of sums differs. The same for evaluation:
 # its batches have other counts, and the loss is over all tokens. Dropout's masks do not depend on the pieces either.
 . "$ROOT/tests/e2e/common.sh"
 cat >uneven.lua <<'LUA'
@@ -85,7 +85,27 @@ holds "$(log loss constant2.log 1) == $(log loss constant2.log 2)"
 run 0 train constant.lua --set lr=0 --set dropout=0.3 --out constant3 --log constant3.log --seed 1
 holds "$(log loss constant3.log 1) != $(log loss constant.log 1)"
 
-refused 1 'micro' '3' -- train uneven.lua --set plan.micro=3 --out three
+# Pieces that are not of equal rows: 2, 1 and 1 of 4 rows; 3, 3, 2, 2 and 2 of 12, each half of which is made again.
+pieces three --set plan.micro=3
+close one.log three.log
+pieces drop3 --set dropout=0.3 --set plan.micro=3
+close drop.log drop3.log
+pieces twelve --set rows=12
+pieces twelve5 --set rows=12 --set plan.micro=5
+close twelve.log twelve5.log
+refused 1 "has 4 rows" "5 micro-batches; set micro to 4 at most" -- train uneven.lua --set plan.micro=5 --out five
+make_text 8000 text
+# shellcheck disable=SC2086
+refused 1 'has 4 rows' 'a rank along dp (of 4) has 1 at most' "2 micro-batches; set micro to 1 at most" 'a batch of 5 or more' \
+    -- plan "$LLAMA" $TINY --set data.path=text --mesh dp=4 --set plan.micro=2
+# A loop of larger pieces and one of smaller ones lie in the same place: the step needs no more than one whose pieces are all larger.
+peak() { # ROWS MICRO: bytes at the step's peak
+    run 0 memory "$LLAMA" --set data.path=text --set layers=2 --set dim=32 --set heads=2 --set kv_heads=1 --set ffn=64 --set seq=32 \
+        --set batch="$1" --set plan.micro="$2"
+    sed -nE 's/^transient peak *([0-9,]+)$/\1/p' out | tr -d ,
+}
+uneven=$(peak 9 2) larger=$(peak 10 2) whole=$(peak 9 1)
+holds "$uneven > 0 && $uneven <= 1.01 * $larger && $uneven < 0.8 * $whole"
 
 # Data that ends is an error that says so; so is a batch of another size, or with an element that is no number.
 sed 's/if is_eval and cursor/if cursor/' uneven.lua >ends.lua

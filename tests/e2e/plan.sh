@@ -74,10 +74,13 @@ END
 recipe 'sgl.plan.zero { ranks = 2, level = 1 }, sgl.plan.data { ranks = 3 }, sgl.plan.tensor { ranks = 2 }, micro = 2'
 run 0 plan recipe.lua
 says out 'rank 0 of 12' 'dp=3' 'fsdp=2' 'tp=2' 'over dp+fsdp'
-# Rank 0 would have 2 rows; one that has 1 cannot cut them.
+# Two ranks have 2 rows, the others 1, and none in the second turn; where no rank has 2, there is nothing to cut.
 recipe 'sgl.plan.zero { ranks = 2, level = 1 }, sgl.plan.data { ranks = 3 }, micro = 2' 8
+run 0 plan recipe.lua --rank 5
+says out '6 ranks come to the end of a step, on paper'
+recipe 'sgl.plan.zero { ranks = 2, level = 1 }, sgl.plan.data { ranks = 3 }, micro = 2' 6
 run 1 plan recipe.lua
-says err "rank 5 of 6: " "the feed 'x' has 1 rows" '2 micro-batches'
+says err "the feed 'x' has 6 rows" 'along dp+fsdp (of 6) has 1 at most' "plan's 2 micro-batches; set micro to 1 at most"
 recipe 'sgl.plan.zero { ranks = 2 }, sgl.plan.zero { ranks = 3 }'
 run 1 plan recipe.lua
 says err 'recipe.lua:8' 'the axis fsdp is given twice'

@@ -58,7 +58,7 @@ refused 1 "$LLAMA:" 'stack' -- train "$LLAMA" $TINY --set layers=-1 --data text
 # shellcheck disable=SC2086
 refused 1 "$LLAMA:" 'dropout' '1.5' -- train "$LLAMA" $TINY --set dropout=1.5 --data text
 # shellcheck disable=SC2086
-refused 1 'micro' -- train "$LLAMA" $TINY --set micro=3 --data text
+refused 1 'micro to 4 at most' -- train "$LLAMA" $TINY --set micro=5 --data text
 
 # Lua's own errors: syntax, what a sandbox leaves out, a script that gives no job.
 script() { printf '%s\n' "$@" >script.lua; }

@@ -39,7 +39,8 @@ static void test_random_graphs(void **state)
     for (uint64_t seed = 1; seed <= 300; seed++) {
         sglir_graph *g = random_graph(&env, seed);
         assert_non_null(g);
-        sglir_graph *whole = cut(&env, g, 1), *parts = cut(&env, g, 3); /* their batch is 3 */
+        sglir_graph *whole = cut(&env, g, 1);
+        sglir_graph *parts = cut(&env, g, seed % 2 ? 3 : 2); /* of their batch of 3: 1, 1, 1, or 2, 1 */
         ir_message message;
         if (!ir_case_same_meaning(whole, parts, seed, (ir_tolerance){ 1e-10, 1e-12 }, &message)) {
             sglcore_text text = ir_case_print(&env, whole);
@@ -87,6 +88,30 @@ static void test_any_number_of_parts(void **state)
         assert_int_equal(ir_case_count(parts, SGLIR_OP_ATTENTION), 2);
         assert_int_equal(ir_case_count(parts, SGLIR_OP_DOT), ir_case_count(whole, SGLIR_OP_DOT));
         assert_int_equal(ir_case_count(parts, SGLIR_OP_LINEAR), ir_case_count(whole, SGLIR_OP_LINEAR));
+        assert_true(sglplan_cost_graph(parts).flops < 1.1 * flops);
+        sglir_graph_free(parts);
+    }
+    sglir_graph_free(whole);
+    sglir_graph_free(g);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+/* Of 8 rows: 3, 3, 2; 2, 2, 2, 1, 1; 2 and six of 1. Masks of dropout are those of the whole. Two loops stand as two scans each. */
+static void test_uneven_parts(void **state)
+{
+    (void)state;
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglir_graph *g;
+    assert_int_equal(transformer_graph(&env, &small, &g), SGL_OK);
+    sglir_graph *whole = cut(&env, g, 1);
+    const double flops = sglplan_cost_graph(whole).flops;
+    for (int64_t micro = 3; micro <= 7; micro += 2) {
+        sglir_graph *parts = cut(&env, g, micro);
+        ir_message message;
+        if (!ir_case_same_meaning(whole, parts, 3, (ir_tolerance){ 1e-11, 1e-13 }, &message))
+            fail_msg("micro %d: %s", (int)micro, message.text);
+        assert_int_equal(ir_case_count(parts, SGLIR_OP_SCAN), 4);
         assert_true(sglplan_cost_graph(parts).flops < 1.1 * flops);
         sglir_graph_free(parts);
     }
@@ -197,14 +222,20 @@ static void test_failing_allocations(void **state)
     assert_true(fault_each_allocation(cut_expanded, expanded) > 50);
     sglir_graph_free(expanded);
     sglir_graph_free(g);
+    one.batch = 5; /* 2, 1, 1, 1 */
+    assert_int_equal(transformer_graph(&env, &one, &g), SGL_OK);
+    expanded = cut(&env, g, 1);
+    assert_true(fault_each_allocation(cut_expanded, expanded) > 50);
+    sglir_graph_free(expanded);
+    sglir_graph_free(g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_graphs),       cmocka_unit_test(test_any_number_of_parts),
-        cmocka_unit_test(test_uneven_tokens),       cmocka_unit_test(test_coupled_batches),
-        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_random_graphs),   cmocka_unit_test(test_any_number_of_parts),
+        cmocka_unit_test(test_uneven_parts),    cmocka_unit_test(test_uneven_tokens),
+        cmocka_unit_test(test_coupled_batches), cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

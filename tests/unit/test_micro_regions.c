@@ -7,7 +7,7 @@
 #include "micro_fault.h"
 #include "tests/support/ir_case.h"
 
-/* Loops of the cases turn 3 or 5 times, micro-batches are 2 or 4. In every case x is a feed of 4 rows. */
+/* Loops of the cases turn 3 or 5 times, micro-batches are 2, 3 or 4. In every case x is a feed of 4 rows. */
 typedef struct region_case {
     const char *name;
     int whole; /* loops and branches that take whole values, their derivatives counted too */
@@ -428,7 +428,7 @@ static void test_cases(void **state)
     for (int i = 0; i < CASES; i++) {
         sglir_graph *g = parse(&env, &cases[i]);
         sglir_graph *whole = cut(&env, cases[i].name, g, 1, "micro");
-        for (int64_t micro = 2; micro <= 4; micro += 2) {
+        for (int64_t micro = 2; micro <= 4; micro++) {
             sglir_graph *parts = cut(&env, cases[i].name, g, micro, "micro");
             sglir_graph *after = cut(&env, cases[i].name, g, micro, "recompute");
             ir_message message;
@@ -438,7 +438,9 @@ static void test_cases(void **state)
                 if (!ir_case_same_meaning(whole, after, seed, (ir_tolerance){ 1e-12, 1e-14 }, &message))
                     fail_msg("%s, micro %d, later: %s", cases[i].name, (int)micro, message.text);
             }
-            bool said = count_whole(parts, micro) != cases[i].whole && (micro == 2 || cases[i].whole == 0);
+            const bool counts =
+                micro == 2 || (micro == 4 && cases[i].whole == 0); /* of 3 parts loops are in two pieces */
+            bool said = counts && count_whole(parts, micro) != cases[i].whole;
             if (said) {
                 sglcore_text text = ir_case_print(&env, parts);
                 print_error("%s", text.data);

@@ -227,6 +227,8 @@ static void test_large_meshes(void **state)
 static const mesh_case plans[] = {
     { "dp=2 and 3 micro-batches", { [SGLIR_AXIS_DP] = 2 }, 3, NULL, NULL },
     { "dp=3,fsdp=2 and 2 micro-batches", { [SGLIR_AXIS_DP] = 3, [SGLIR_AXIS_FSDP] = 2 }, 2, NULL, NULL },
+    { "dp=7 and 2 micro-batches, some without rows", { [SGLIR_AXIS_DP] = 7 }, 2, NULL, NULL },
+    { "sequence, tp=2 and 5 micro-batches", { [SGLIR_AXIS_TP] = 2 }, 5, TRANSFORMER_TENSOR, "blocks.* tp:1" },
     { "zero 1", { [SGLIR_AXIS_FSDP] = 2 }, 1, "states * fsdp:0", NULL },
     { "zero 3", { [SGLIR_AXIS_FSDP] = 4 }, 1, "* fsdp:0", NULL },
     { "zero 3 and 3 micro-batches", { [SGLIR_AXIS_FSDP] = 2 }, 3, "* fsdp:0", NULL },

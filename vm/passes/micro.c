@@ -1,7 +1,8 @@
 /* micro.c -- the micro axis, of time: a step over the whole batch becomes loops over micro-batches.
  *
  * In: a step graph over the whole batch, plan->mesh[MICRO] = n. Out: the same mathematics, the batch dimension (dimension
- * 0 of every feed) cut into n parts that loops (SCAN) go through one after another.
+ * 0 of every feed) cut into n parts that loops (SCAN) go through one after another. Parts are balanced; where they are not
+ * equal, a loop is a row of loops, one for each stretch of equal parts, that hand on what they carry.
  *   forms   a value is whole, split along a dimension, or partial (a sum over micro-batches owed); the labels of ops.def
  *           say how forms go through a node, the column `linear` what bears a partial one; a loop or branch of the script
  *           whose body bears them is run by each micro-batch for itself
@@ -115,7 +116,7 @@ bool sglpass_micro_remake(const sglpass_micro *m, const sglir_node *node, int di
     for (uint32_t i = 0; i < node->arg_count; i++)
         modes[i] = (sglpass_micro_use){ .value = sglir_arg(m->from, node, i), .mode = SGLPASS_USE_WHOLE };
     if (sglir_ops[node->op].flags & SGLIR_GENERATOR) return true;
-    if (!sglir_labels_of(m->from, node, &labels)) return false;
+    if (!sglpass_micro_labels_of(m, node, &labels)) return false;
     int label = labels.results[0][dim];
     if (!sglpass_micro_runs_along(m, node, &labels, label)) return false;
     for (uint32_t i = 0; i < node->arg_count; i++)
@@ -209,9 +210,8 @@ static sgl_status mark_live(sglpass_micro *m, uint8_t *live)
 
 static sgl_status split_graph(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
-    sglpass_micro m = {
-        .context = context, .env = context->env, .from = in, .parts = context->plan->mesh[SGLIR_AXIS_MICRO]
-    };
+    sglpass_micro m = { .context = context, .env = context->env, .from = in };
+    SGLCORE_TRY(sglpass_find_turns(context, in, &m.turns));
     sglcore_arena arena = { .env = m.env };
     m.values = sglcore_arena_alloc(&arena, (size_t)in->values.count * sizeof *m.values);
     m.nodes = sglcore_arena_alloc(&arena, (size_t)in->nodes.count * sizeof *m.nodes);

@@ -9,6 +9,7 @@
 #define SGLPASS_MICRO_H
 
 #include "passes/pass.h"
+#include "passes/turns.h"
 
 enum { SGLPASS_NO_LEVEL = INT32_MAX, SGLPASS_MOST_LOOPS = 62 };
 
@@ -59,7 +60,7 @@ typedef struct sglpass_micro {
     const sglpass_context *context;
     sglcore_env *env;
     const sglir_graph *from;
-    int64_t parts; /* micro-batches */
+    sglpass_turns turns;
     sglpass_micro_value *values;
     sglpass_micro_node *nodes;
     SGLCORE_VEC(sglpass_micro_use) uses;
@@ -90,6 +91,8 @@ sglpass_micro_use sglpass_micro_yield(const sglpass_micro *m, const sglir_node *
 sgl_status sglpass_micro_list_captures(sglpass_micro *m, sglir_id node);
 
 int sglpass_micro_dim_of(const int8_t *labels, int label);
+/* As sglir_labels_of; a rank of one row does not take what repeats along the rows for one of them. */
+bool sglpass_micro_labels_of(const sglpass_micro *m, const sglir_node *node, sglir_labels *labels);
 /* Whether the node can run along the label, each micro-batch for itself. */
 bool sglpass_micro_runs_along(const sglpass_micro *m, const sglir_node *node, const sglir_labels *labels, int label);
 

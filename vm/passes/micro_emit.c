@@ -16,6 +16,7 @@ typedef struct emitter {
     sglir_graph *to;
     sglcore_arena arena;
     int loop;                       /* that is being made */
+    const sglpass_stretch *stretch; /* of its turns */
     sglir_id index;                 /* its parameter */
     sglir_id *local;                /* per value of the old graph, SGLIR_NONE: not yet */
     sglir_id *carry;                /* per value of the old graph that is gathered: the carry, then what is yielded */
@@ -27,7 +28,7 @@ typedef struct emitter {
 static const sglir_type *type_from(const emitter *e, sglir_id value) { return sglir_type_of(e->m->from, value); }
 static int64_t part_of(const emitter *e, sglir_id value, int dim)
 {
-    return type_from(e, value)->dims[dim] / e->m->parts;
+    return sglpass_turn_part(&e->m->turns, e->stretch, type_from(e, value)->dims[dim]);
 }
 
 /* That of the value's maker, or of the loop whose parameter it is. */
@@ -40,6 +41,21 @@ static void set_origin(emitter *e, sglir_id value)
 
 /* What the ranks' parts of a micro-batch are parts of: the micro-batch of all of them, which has so many times fewer rows. Where that
  * does not come out even (rows and what ranks split for another reason lie in one dimension), nobody says. */
+static bool cut_whole(const emitter *e, int64_t extent, int64_t part, int64_t *whole, int64_t *start)
+{
+    const sglpass_turns *turns = &e->m->turns;
+    const int64_t each = *whole / turns->all; /* elements of a row */
+    if (*whole % turns->all != 0 || sglpass_turn_part(turns, e->stretch, extent) != part) return false;
+    *whole = each * e->stretch->all_size;
+    if (turns->even) {
+        const bool comes_out = *start % turns->all == 0;
+        *start /= turns->all;
+        return comes_out;
+    }
+    *start = each * e->stretch->all_start;
+    return extent == each * turns->unit;
+}
+
 static void tell(emitter *e, sglir_id value, sglir_id made)
 {
     const sglir_whole *of = sglir_whole_of(e->m->from, value);
@@ -51,21 +67,24 @@ static void tell(emitter *e, sglir_id value, sglir_id made)
         if (axis != SGLIR_AXIS_MICRO && from->sharded[axis] != to->sharded[axis]) return;
     }
     for (int dim = 0; dim < from->rank; dim++) {
-        if (from->dims[dim] == to->dims[dim]) continue;
-        const bool even = whole.dims[dim] % e->m->parts == 0 && whole.starts[dim] % e->m->parts == 0;
-        if (to->dims[dim] * e->m->parts != from->dims[dim] || !even) return;
-        whole.dims[dim] /= e->m->parts;
-        whole.starts[dim] /= e->m->parts;
+        const bool is_cut =
+            !e->m->turns.even && to->sharded[SGLIR_AXIS_MICRO] == dim; /* all of it may be of one turn */
+        if (from->dims[dim] == to->dims[dim] && !is_cut) continue;
+        if (!cut_whole(e, from->dims[dim], to->dims[dim], &whole.dims[dim], &whole.starts[dim])) return;
     }
     sglir_set_whole(e->to, made, &whole);
 }
 
 /* ---- in a loop ------------------------------------------------------------------------------------------------ */
 
-/* index * size: where the micro-batch begins. */
-static sglir_id start_at(emitter *e, int64_t size)
+/* Where the micro-batch's part of so many elements begins: index * size, behind the stretches before. */
+static sglir_id start_at(emitter *e, int64_t extent)
 {
-    return size == 1 ? e->index : sglir_mul(e->to, e->index, sglir_constant(e->to, SGL_I64, (double)size));
+    const sglpass_turns *turns = &e->m->turns;
+    const int64_t size = sglpass_turn_part(turns, e->stretch, extent);
+    const int64_t before = sglpass_turn_start(turns, e->stretch, extent);
+    sglir_id start = size == 1 ? e->index : sglir_mul(e->to, e->index, sglir_constant(e->to, SGL_I64, (double)size));
+    return before == 0 ? start : sglir_add(e->to, start, sglir_constant(e->to, SGL_I64, (double)before));
 }
 
 static void split_layout(int64_t layout[SGLIR_AXIS_COUNT], int dim)
@@ -78,7 +97,7 @@ static sglir_id slice(emitter *e, sglir_id value, int dim)
     set_origin(e, value);
     int64_t size = part_of(e, value, dim), layout[SGLIR_AXIS_COUNT];
     split_layout(layout, dim);
-    const sglir_id args[] = { e->rewrite.map[value], start_at(e, size) };
+    const sglir_id args[] = { e->rewrite.map[value], start_at(e, type_from(e, value)->dims[dim]) };
     const sglir_named attrs[] = { SGLIR_I("axis", dim), SGLIR_I("size", size),
                                   SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
     sglir_id made = sglir_emit(e->to, SGLIR_OP_DYNAMIC_SLICE, args, 2, attrs, 3, NULL);
@@ -140,13 +159,16 @@ static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sg
     for (int i = 0; i < count; i++) {
         if (strcmp(named[i].name, "dims") == 0) {
             memcpy(dims, named[i].ints, (size_t)named[i].i * sizeof *dims);
-            dims[dim] /= e->m->parts;
-            if (node->op == SGLIR_OP_RESHAPE) own = own || hides_dim(dims, dim);
+            dims[dim] = sglpass_turn_part(&e->m->turns, e->stretch, dims[dim]);
+            if (node->op == SGLIR_OP_RESHAPE) own = own || hides_dim(dims, dim) || !e->m->turns.even;
             named[i].ints = dims;
         } else if (strcmp(named[i].name, "layout") == 0 && own) {
             split_layout(layout, dim);
             for (int64_t axis = 0; axis < named[i].i; axis++) { /* what it said of ranks still holds */
                 if (axis != SGLIR_AXIS_MICRO) layout[axis] = named[i].ints[axis];
+            }
+            for (int axis = 0; axis < SGLIR_AXIS_COUNT && node->op == SGLIR_OP_RESHAPE && !e->m->turns.even; axis++) {
+                if (axis != SGLIR_AXIS_MICRO) layout[axis] = type_from(e, node->out_first)->sharded[axis];
             }
             named[i].i = SGLIR_AXIS_COUNT;
             named[i].ints = layout;
@@ -159,8 +181,7 @@ static int local_attrs(emitter *e, const sglir_node *node, int dim, bool own, sg
 static void move_counter(emitter *e, const sglir_node *node, sglir_id *args)
 {
     if (node->op != SGLIR_OP_RANDOM_UNIFORM && node->op != SGLIR_OP_RANDOM_NORMAL) return;
-    int64_t elements = sglir_elements(type_from(e, node->out_first)) / e->m->parts;
-    args[2] = sglir_add(e->to, args[2], start_at(e, elements));
+    args[2] = sglir_add(e->to, args[2], start_at(e, sglir_elements(type_from(e, node->out_first))));
 }
 
 static sglir_id move_iota(emitter *e, const sglir_node *node, int dim, sglir_id made)
@@ -169,7 +190,7 @@ static sglir_id move_iota(emitter *e, const sglir_node *node, int dim, sglir_id 
     sglir_type type = *sglir_type_of(e->to, made);
     int64_t layout[SGLIR_AXIS_COUNT];
     split_layout(layout, dim);
-    sglir_id start = sglir_cast(e->to, start_at(e, type.dims[dim]), (sgl_dtype)type.dtype);
+    sglir_id start = sglir_cast(e->to, start_at(e, type_from(e, node->out_first)->dims[dim]), (sgl_dtype)type.dtype);
     const sglir_named attrs[] = { SGLIR_INTS("dims", type.rank, type.dims),
                                   SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
     sglir_id wide = sglir_emit(e->to, SGLIR_OP_BROADCAST, &start, 1, attrs, 2, NULL);
@@ -213,7 +234,7 @@ static void gather(emitter *e, sglir_id value)
         return;
     }
     const sglir_named axis = SGLIR_I("axis", v->dim);
-    args[2] = start_at(e, part_of(e, value, v->dim));
+    args[2] = start_at(e, type_from(e, value)->dims[v->dim]);
     e->carry[value] = sglir_emit(e->to, SGLIR_OP_DYNAMIC_UPDATE, args, 3, &axis, 1, NULL);
     tell(e, value, e->carry[value]);
 }
@@ -389,7 +410,7 @@ static sgl_status begin_loop(emitter *e, sglir_id *region)
         if (e->m->values[v].gathered_in != e->loop) continue;
         SGLCORE_TRY(sglcore_vec_push(env, &e->gathered, (sglir_id)v));
         SGLCORE_TRY(sglcore_vec_push(env, &e->types, *type_from(e, (sglir_id)v)));
-        e->rewrite.map[v] = zeros(e, (sglir_id)v, false);
+        if (e->stretch->first == 0) e->rewrite.map[v] = zeros(e, (sglir_id)v, false);
     }
     SGLCORE_TRY(sglir_status(e->to));
     SGLCORE_TRY(sglcore_vec_reserve(env, &e->ids, e->types.count));
@@ -403,7 +424,8 @@ static sgl_status begin_loop(emitter *e, sglir_id *region)
     return sglir_status(e->to);
 }
 
-static sgl_status emit_loop(emitter *e)
+/* The turns of one stretch; carries go on from the stretch before. */
+static sgl_status emit_stretch(emitter *e)
 {
     sglir_id region;
     SGLCORE_TRY(begin_loop(e, &region));
@@ -414,7 +436,7 @@ static sgl_status emit_loop(emitter *e)
     for (int i = 0; i < count; i++) e->ids.data[i] = e->carry[e->gathered.data[i]];
     sglir_region_end(e->to, e->ids.data, count);
     for (int i = 0; i < count; i++) e->ids.data[i] = e->rewrite.map[e->gathered.data[i]];
-    const sglir_named steps = SGLIR_I("steps", e->m->parts);
+    const sglir_named steps = SGLIR_I("steps", e->stretch->turns);
     if (count > 0) set_origin(e, e->gathered.data[0]);
     sglir_emit_regions(e->to, SGLIR_OP_SCAN, e->ids.data, count, &steps, 1, &region, 1, e->ids.data);
     SGLCORE_TRY(sglir_status(e->to));
@@ -423,6 +445,15 @@ static sgl_status emit_loop(emitter *e)
         tell(e, e->gathered.data[i], e->ids.data[i]);
     }
     return sglir_status(e->to);
+}
+
+static sgl_status emit_loop(emitter *e)
+{
+    for (int i = 0; i < e->m->turns.count; i++) {
+        e->stretch = &e->m->turns.at[i];
+        SGLCORE_TRY(emit_stretch(e));
+    }
+    return SGL_OK;
 }
 
 /* ---- the call ------------------------------------------------------------------------------------------------- */

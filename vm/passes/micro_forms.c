@@ -19,7 +19,42 @@ int sglpass_micro_dim_of(const int8_t *labels, int label)
 
 static bool divides(const sglpass_micro *m, sglir_id value, int dim)
 {
-    return sglir_type_of(m->from, value)->dims[dim] % m->parts == 0;
+    return sglpass_turns_divide(&m->turns, sglir_type_of(m->from, value)->dims[dim]);
+}
+
+/* The extent that all ranks' parts make together. */
+static int64_t whole_extent(const sglpass_micro *m, sglir_id value, int dim)
+{
+    const sglir_whole *whole = sglir_whole_of(m->from, value);
+    return whole ? whole->dims[dim] : sglir_type_of(m->from, value)->dims[dim];
+}
+
+/* Whether along the label any value of the node is, for all ranks together, more than one element. */
+static bool is_long(const sglpass_micro *m, const sglir_node *node, const sglir_labels *labels, int label)
+{
+    for (uint32_t r = 0; r < node->out_count; r++) {
+        const int dim = sglpass_micro_dim_of(labels->results[r], label);
+        if (dim >= 0 && whole_extent(m, node->out_first + r, dim) > 1) return true;
+    }
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        const int dim = sglpass_micro_dim_of(labels->args[i], label);
+        if (dim >= 0 && whole_extent(m, sglir_arg(m->from, node, i), dim) > 1) return true;
+    }
+    return false;
+}
+
+bool sglpass_micro_labels_of(const sglpass_micro *m, const sglir_node *node, sglir_labels *labels)
+{
+    if (!sglir_labels_of(m->from, node, labels)) return false;
+    if (m->turns.even || m->turns.unit > 1) return true;
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        const sglir_id arg = sglir_arg(m->from, node, i);
+        for (int dim = 0; dim < sglir_type_of(m->from, arg)->rank; dim++) {
+            int8_t *label = &labels->args[i][dim];
+            if (*label >= 0 && whole_extent(m, arg, dim) == 1 && is_long(m, node, labels, *label)) *label = -1;
+        }
+    }
+    return true;
 }
 
 bool sglpass_micro_runs_along(const sglpass_micro *m, const sglir_node *node, const sglir_labels *labels, int label)
@@ -72,7 +107,7 @@ static bool split_node(sglpass_micro *m, const sglir_node *node, sglpass_micro_u
 {
     sglir_labels labels;
     if (node->op == SGLIR_OP_CONCAT) return split_concat(m, node, uses);
-    if (!sglir_labels_of(m->from, node, &labels)) return false;
+    if (!sglpass_micro_labels_of(m, node, &labels)) return false;
     for (uint32_t i = 0; i < node->arg_count; i++) {
         const sglpass_micro_value *value = &m->values[uses[i].value];
         if (value->form != SGLPASS_MICRO_SPLIT) continue;
@@ -145,27 +180,10 @@ sgl_status sglpass_micro_list_args(sglpass_micro *m, sglir_id id)
     return SGL_OK;
 }
 
-/* Whether other ranks have other rows. */
-static bool has_part(const sglir_type *type)
-{
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        if (type->sharded[axis] == 0) return true;
-    }
-    return false;
-}
-
 static sgl_status split_feed(sglpass_micro *m, const sglir_node *node)
 {
-    const sglir_type *type = sglir_type_of(m->from, node->out_first);
-    if (sglir_attr_int(m->from, node, "role") != SGL_FEED || type->rank == 0) return SGL_OK;
-    if (type->dims[0] % m->parts != 0)
-        return sglcore_fail(
-            m->env, SGL_INVALID_ARGUMENT,
-            "micro: %sthe feed '%s' has %lld rows, which is no multiple of the plan's %lld micro-batches; "
-            "change its first extent or the plan's micro",
-            has_part(type) ? "this rank's part of " : "", sglir_attr_string(m->from, node, "name"),
-            (long long)type->dims[0], (long long)m->parts);
-    put_split(m, node, 0, 0);
+    if (sglir_attr_int(m->from, node, "role") == SGL_FEED && sglir_type_of(m->from, node->out_first)->rank > 0)
+        put_split(m, node, 0, 0);
     return SGL_OK;
 }
 

@@ -41,6 +41,7 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
     int here = (int)sglplan_mesh_coordinate(plan, context->rank).at[SGLIR_AXIS_PP];
     bool any = false;
     sgl_status status = prepare(&s);
+    if (status == SGL_OK) status = sglpass_find_turns(context, in, &s.stretches);
     if (status == SGL_OK) status = sglpass_stages_cut(&s, &any);
     any = any || has_homes(context->layout);
     if (status == SGL_OK && any) status = sglpass_stages_assign(&s);

@@ -10,6 +10,7 @@
 #define SGLPASS_STAGES_H
 
 #include "passes/pass.h"
+#include "passes/turns.h"
 
 enum {
     SGLPASS_STAGES_FREE = -1,  /* in place of a stage: made wherever it is wanted */
@@ -17,7 +18,7 @@ enum {
 };
 
 /* What a loop over micro-batches carries: nothing else in its body reads the carry but the chain of nodes that add to
- * it. */
+ * it. Of a loop in stretches: what the first begins with, and what the last one makes. */
 typedef struct sglpass_stages_carry {
     sglir_id first, out; /* what it begins as, what the loop gives back: values of the top region */
     sglir_id result;     /* what the body yields */
@@ -26,9 +27,10 @@ typedef struct sglpass_stages_carry {
     bool chained;        /* false: what is yielded is the same in each micro-batch, and reads no carry */
 } sglpass_stages_carry;
 
+/* A loop over micro-batches: a SCAN per stretch of turns, each of which goes on with the carries of the one before. */
 typedef struct sglpass_stages_loop {
-    sglir_id node;
-    uint32_t carry_first; /* into carries, as many as the node has arguments */
+    sglir_id nodes[SGLPASS_MOST_STRETCHES];
+    uint32_t carry_first; /* into carries, as many as each node has arguments */
 } sglpass_stages_loop;
 
 typedef struct sglpass_stages {
@@ -38,6 +40,7 @@ typedef struct sglpass_stages {
     int stages;
     int chunks; /* of all stages together */
     int64_t micro;
+    sglpass_turns stretches; /* of the micro-batches */
     sglplan_schedule schedule;
     int32_t *module;  /* per node: 1 + its module, in the order of the forward; 0: it is of none */
     int32_t *cut;     /* per module: its chunk */
@@ -65,6 +68,14 @@ static inline int sglpass_chunk_of(int chunks, int32_t position)
 static inline int sglpass_stage_of(const sglpass_stages *s, int32_t position)
 {
     return sglpass_chunk_of(s->chunks, position) % s->stages;
+}
+
+/* Which stretch the micro-batch is of. */
+static inline int sglpass_stretch_of(const sglpass_stages *s, int64_t micro)
+{
+    int at = 0;
+    while (at + 1 < s->stretches.count && micro >= s->stretches.at[at + 1].first) at++;
+    return at;
 }
 
 /* Where the session's layout has a state of this name; false: nowhere yet. */

@@ -71,25 +71,64 @@ static sgl_status fail_loop(const sglpass_stages *s, const sglir_node *loop, uin
         sglir_origin_text(s->from, loop->origin, origin, sizeof origin), (unsigned)carry);
 }
 
-static sgl_status take_loop(sglpass_stages *s, sglir_id id, const uint32_t *uses)
+/* The carries of one stretch of the loop, into those of the whole. */
+static sgl_status take_carries(sglpass_stages *s, const sglpass_stages_loop *loop, sglir_id id, const uint32_t *uses)
 {
     const sglir_graph *g = s->from;
     const sglir_node *node = sglir_node_at(g, id);
     const sglir_region *body = &g->regions.data[sglir_body(node)];
-    sglpass_stages_loop loop = { .node = id, .carry_first = (uint32_t)s->carries.count };
     for (uint32_t i = 0; i < node->arg_count; i++) {
-        sglpass_stages_carry carry = { .first = sglir_arg(g, node, i),
-                                       .out = node->out_first + i,
-                                       .result = body->results.data[i],
-                                       .home = SGLPASS_STAGES_FREE };
-        sglir_id parameter = body->parameters.data[i + 1];
-        carry.chained = uses[parameter] > 0;
-        if (carry.chained && !follow_chain(s, uses, carry.result, parameter, (int32_t)s->carries.count + 1))
+        const int64_t number = (int64_t)loop->carry_first + i;
+        const sglir_id parameter = body->parameters.data[i + 1];
+        if (number == s->carries.count) {
+            const sglpass_stages_carry new = { .first = sglir_arg(g, node, i), .home = SGLPASS_STAGES_FREE };
+            SGLCORE_TRY(sglcore_vec_push(s->env, &s->carries, new));
+        }
+        sglpass_stages_carry *carry = &s->carries.data[number];
+        carry->out = node->out_first + i;
+        carry->result = body->results.data[i];
+        carry->chained = uses[parameter] > 0;
+        if (carry->chained && !follow_chain(s, uses, carry->result, parameter, (int32_t)number + 1))
             return fail_loop(s, node, i);
-        SGLCORE_TRY(sglcore_vec_push(s->env, &s->carries, carry));
     }
     s->loop_of[sglir_body(node)] = (int32_t)s->loops.count + 1;
-    return sglcore_vec_push(s->env, &s->loops, loop);
+    return SGL_OK;
+}
+
+static sgl_status take_loop(sglpass_stages *s, const sglpass_stages_loop *loop, const uint32_t *uses)
+{
+    for (int i = 0; i < s->stretches.count; i++) SGLCORE_TRY(take_carries(s, loop, loop->nodes[i], uses));
+    return sglcore_vec_push(s->env, &s->loops, *loop);
+}
+
+/* The node that goes on with just what this one has carried; NONE: there is none. */
+static sglir_id goes_on(const sglpass_stages *s, sglir_id id)
+{
+    const sglir_region *top = &s->from->regions.data[0];
+    const sglir_node *node = sglir_node_at(s->from, id);
+    for (int64_t i = 0; i < top->nodes.count; i++) {
+        const sglir_node *next = sglir_node_at(s->from, top->nodes.data[i]);
+        bool takes = next->op == SGLIR_OP_SCAN && next->arg_count == node->out_count && node->out_count > 0;
+        for (uint32_t k = 0; k < node->out_count && takes; k++)
+            takes = sglir_arg(s->from, next, k) == node->out_first + k;
+        if (takes) return top->nodes.data[i];
+    }
+    return SGLIR_NONE;
+}
+
+/* Whether at this node begins what `micro` has made of a loop. */
+static bool find_loop(const sglpass_stages *s, sglir_id id, sglpass_stages_loop *loop)
+{
+    if (s->micro < 2) return false;
+    for (int i = 0; i < s->stretches.count; i++) {
+        if (i > 0) id = goes_on(s, id);
+        if (id == SGLIR_NONE) return false;
+        const sglir_node *node = sglir_node_at(s->from, id);
+        if (node->op != SGLIR_OP_SCAN || sglir_attr_int(s->from, node, "steps") != s->stretches.at[i].turns)
+            return false;
+        loop->nodes[i] = id;
+    }
+    return true;
 }
 
 /* ---- positions within a loop ------------------------------------------------------------------------------------- */
@@ -183,7 +222,7 @@ static void settle_chains(sglpass_stages *s, const sglpass_stages_loop *loop, co
             if (carry->home == SGLPASS_STAGES_FREE || stage < carry->home) carry->home = stage;
         }
     }
-    uint32_t count = sglir_node_at(s->from, loop->node)->arg_count;
+    uint32_t count = sglir_node_at(s->from, loop->nodes[0])->arg_count;
     for (uint32_t i = 0; i < count; i++) {
         sglpass_stages_carry *carry = &s->carries.data[loop->carry_first + i];
         int32_t place = s->place[carry->result];
@@ -191,9 +230,10 @@ static void settle_chains(sglpass_stages *s, const sglpass_stages_loop *loop, co
     }
 }
 
-static sgl_status place_body(sglpass_stages *s, const sglpass_stages_loop *loop, uint8_t *bound, int32_t *earliest)
+static sgl_status place_body(sglpass_stages *s, const sglpass_stages_loop *loop, sglir_id id, uint8_t *bound,
+                             int32_t *earliest)
 {
-    const sglir_node *node = sglir_node_at(s->from, loop->node);
+    const sglir_node *node = sglir_node_at(s->from, id);
     const sglir_region *body = &s->from->regions.data[sglir_body(node)];
     for (int64_t i = 0; i < body->nodes.count; i++) {
         const sglir_node *inner = sglir_node_at(s->from, body->nodes.data[i]);
@@ -224,10 +264,13 @@ static sgl_status find_bound(sglpass_stages *s, uint8_t *bound, const uint32_t *
         sglpass_stages_each_use(s, id, read_position, &r);
         bool is = node->op == SGLIR_OP_INPUT ? lives_somewhere(s, node) : r.outside;
         for (uint32_t k = 0; k < node->out_count; k++) bound[node->out_first + k] = is;
-        bool unrolls = is && node->op == SGLIR_OP_SCAN && s->micro > 1 && sglir_attr_int(g, node, "steps") == s->micro;
-        if (!unrolls) continue;
-        SGLCORE_TRY(take_loop(s, id, uses));
-        SGLCORE_TRY(place_body(s, &s->loops.data[s->loops.count - 1], bound, room));
+        sglpass_stages_loop loop = { .carry_first = (uint32_t)s->carries.count };
+        const bool is_taken =
+            node->op == SGLIR_OP_SCAN && s->loop_of[sglir_body(node)] != 0; /* with the first stretch */
+        if (!is || is_taken || !find_loop(s, id, &loop)) continue;
+        SGLCORE_TRY(take_loop(s, &loop, uses));
+        for (int k = 0; k < s->stretches.count; k++)
+            SGLCORE_TRY(place_body(s, &s->loops.data[s->loops.count - 1], loop.nodes[k], bound, room));
     }
     return SGL_OK;
 }
@@ -353,7 +396,6 @@ static int32_t stage_for(const sglpass_stages *s, sglir_id id, const uint8_t *me
 static void place_top(sglpass_stages *s, uint8_t *met)
 {
     const sglir_region *top = &s->from->regions.data[0];
-    uint32_t carry = 0;
     memset(met, 0, (size_t)s->from->values.count);
     for (int64_t i = 0; i < top->nodes.count; i++) {
         sglir_id id = top->nodes.data[i];
@@ -361,9 +403,10 @@ static void place_top(sglpass_stages *s, uint8_t *met)
         uint8_t meets = 0;
         if (node->op == SGLIR_OP_INPUT) continue;
         bool unrolled = node->op == SGLIR_OP_SCAN && s->loop_of[sglir_body(node)] != 0;
+        const uint32_t carry = unrolled ? s->loops.data[s->loop_of[sglir_body(node)] - 1].carry_first : 0;
         int32_t stage = unrolled ? SGLPASS_STAGES_FREE : stage_for(s, id, met, &meets);
         for (uint32_t r = 0; r < node->out_count; r++) {
-            s->place[node->out_first + r] = unrolled ? s->carries.data[carry++].home : stage;
+            s->place[node->out_first + r] = unrolled ? s->carries.data[carry + r].home : stage;
             met[node->out_first + r] = meets;
         }
     }

@@ -70,6 +70,13 @@ static sglpass_stages_carry *carry_of(const emitter *e, sglir_id value)
     return &e->s->carries.data[at->carry_first + (value - loop->out_first)];
 }
 
+/* What the loop does in the micro-batch's turns. */
+static const sglir_region *body_at(const emitter *e, const sglpass_stages_loop *loop, int64_t micro)
+{
+    const sglir_node *node = sglir_node_at(e->from, loop->nodes[sglpass_stretch_of(e->s, micro)]);
+    return &e->from->regions.data[sglir_body(node)];
+}
+
 /* Which value of which micro-batch is meant. */
 static sglir_id meant(const emitter *e, sglir_id value, int64_t *micro)
 {
@@ -88,7 +95,7 @@ static void each_link(emitter *e, const sglpass_stages_carry *carry,
 {
     const int32_t number = (int32_t)(carry - e->s->carries.data) + 1;
     const sglir_node *loop = sglir_node_at(e->from, sglir_value_at(e->from, carry->out)->node);
-    const sglir_region *body = &e->from->regions.data[sglir_body(loop)];
+    const sglir_region *body = body_at(e, &e->s->loops.data[e->s->loop_of[sglir_body(loop)] - 1], micro);
     for (int64_t i = 0; i < body->nodes.count; i++) {
         if (e->s->chain[body->nodes.data[i]] == number) visit(e, body->nodes.data[i], micro, stage);
     }
@@ -178,7 +185,10 @@ static sglir_id make_free(emitter *e, sglir_id value, int64_t micro)
 {
     const sglpass_stages_carry *carry = carry_of(e, value);
     sglir_id maker = sglir_value_at(e->from, value)->node;
-    if (maker == SGLIR_NONE) return sglir_constant(e->to, SGL_I64, (double)micro); /* which micro-batch it is */
+    if (maker == SGLIR_NONE) { /* which turn of its stretch it is */
+        const int64_t first = e->s->stretches.at[sglpass_stretch_of(e->s, micro)].first;
+        return sglir_constant(e->to, SGL_I64, (double)(micro - first));
+    }
     if (carry == NULL) {
         make(e, maker, micro, e->here);
         return e->map[micro * e->row + value];
@@ -333,10 +343,11 @@ static int compare_events(const void *a, const void *b)
     return x->turn < y->turn ? -1 : x->turn > y->turn;
 }
 
+/* All stretches where the first one stands. */
 static void visit_loop(emitter *e, const sglir_node *node)
 {
     const sglpass_stages_loop *loop = &e->s->loops.data[e->s->loop_of[sglir_body(node)] - 1];
-    const sglir_region *body = &e->from->regions.data[sglir_body(node)];
+    if (node != sglir_node_at(e->from, loop->nodes[0])) return;
     for (uint32_t i = 0; i < node->arg_count && e->marks; i++) {
         const sglpass_stages_carry *carry = &e->s->carries.data[loop->carry_first + i];
         place home = { e, 0, carry->home };
@@ -344,12 +355,12 @@ static void visit_loop(emitter *e, const sglir_node *node)
     }
     for (int64_t i = 0; i < 2 * e->turn_count; i++) {
         const sglpass_stages_turn *turn = &e->turns[e->events[i].turn];
-        visit_turn(e, body, turn, !e->events[i].is_turn);
+        visit_turn(e, body_at(e, loop, turn->micro), turn, !e->events[i].is_turn);
     }
     for (uint32_t i = 0; i < node->arg_count; i++) {
         const sglpass_stages_carry *carry = &e->s->carries.data[loop->carry_first + i];
         if (carry->home < 0 || !carry->chained) continue;
-        sglir_set_origin_made(e->to, e->from, loop->node, "stages");
+        sglir_set_origin_made(e->to, e->from, loop->nodes[0], "stages");
         close_carry(e, loop->carry_first + i);
     }
 }
