@@ -16,9 +16,14 @@ if(SGL_NVCC)
 endif()
 
 # compute_90a: instructions that only sm_90 has. PTX serves the architectures between and after.
-set(SGL_CUDA_ARCHITECTURES
-  -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_80,code=compute_80
-  -gencode=arch=compute_90a,code=sm_90a)
+# A sanitized build runs on no GPU: one architecture shows that the kernels compile.
+if(SGL_SANITIZE)
+  set(SGL_CUDA_ARCHITECTURES -gencode=arch=compute_90a,code=sm_90a)
+else()
+  set(SGL_CUDA_ARCHITECTURES
+    -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_80,code=compute_80
+    -gencode=arch=compute_90a,code=sm_90a)
+endif()
 # A product and a sum of two ops never become one fma: --fmad=false; where one belongs inside of one op, the source says so.
 set(SGL_CUDA_FLAGS -std=c++17 --fmad=false ${SGL_CUDA_ARCHITECTURES})
 if(SGL_WERROR)
