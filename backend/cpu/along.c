@@ -399,7 +399,7 @@ sgl_status sglcpu_prepare_prod(sglcpu_prepare *p, const sglexec_instruction *i, 
     sglexec_map map = { 0 };
     int64_t dims[SGL_MAX_RANK];
     for (int pass = 0; pass < 2; pass++) { /* kept dims first */
-        int64_t stride = sglcpu_elements(x);
+        int64_t stride = sglexec_elements(x);
         for (int d = 0; d < x->rank; d++) {
             stride = x->dims[d] > 0 ? stride / x->dims[d] : 0;
             if ((int)(reduced >> d & 1) != pass) continue;

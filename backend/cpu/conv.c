@@ -53,7 +53,7 @@ static void widen_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const conv_job *j = context;
-    int64_t first = task * WIDENED, all = sglcpu_elements(j->plan->weight);
+    int64_t first = task * WIDENED, all = sglexec_elements(j->plan->weight);
     load(j, j->plan->weight, first, sglcpu_min(WIDENED, all - first), j->launch->work + first * j->plan->size);
 }
 
@@ -171,7 +171,7 @@ static void run_conv(const sglcpu_launch *launch, const void *plan)
         return;
     }
     if (p->narrow) {
-        int64_t weights = sglcpu_elements(p->weight);
+        int64_t weights = sglexec_elements(p->weight);
         sglcpu_parallel(launch->pool, sglcpu_ceil_div(weights, WIDENED), widen_task, &j);
     }
     sglcpu_parallel(launch->pool, p->tiles * p->groups, rows_task, &j);
@@ -226,7 +226,7 @@ sgl_status sglcpu_prepare_conv(sglcpu_prepare *p, const sglexec_instruction *i, 
     c->wide = c->outputs / c->groups;
     c->w =
         sglcpu_windows_of(p->program, i, spatial, c->x->dims[0], c->x->dims + 1, c->y->dims + 1, c->weight->dims + 1);
-    if (sglcpu_elements(c->weight) > INT32_MAX || c->channels > INT32_MAX || c->outputs > INT32_MAX)
+    if (sglexec_elements(c->weight) > INT32_MAX || c->channels > INT32_MAX || c->outputs > INT32_MAX)
         return sglcore_fail(p->env, SGL_UNSUPPORTED, "cpu: %s with a weight or channels beyond 2^31 elements",
                             sglir_ops[i->op].name);
     if (c->op == SGLIR_OP_CONV_WEIGHT_GRAD)

@@ -56,18 +56,12 @@ static inline char *sglcpu_scratch(const sglcpu_launch *launch, int worker)
 {
     return launch->scratch + worker * launch->scratch_bytes;
 }
-static inline int64_t sglcpu_elements(const sglexec_operand *operand)
-{
-    int64_t count = 1;
-    for (int d = 0; d < operand->rank; d++) count *= operand->dims[d];
-    return count;
-}
 /* Of an element where it is stored (i4: none, two share a byte), and while it is held. */
 static inline int64_t sglcpu_size(sgl_dtype dtype) { return sglcore_dtype_bits(dtype) / 8; }
 static inline int64_t sglcpu_held_size(sgl_dtype dtype) { return sglcpu_size(sglcpu_held(dtype)); }
 static inline int64_t sglcpu_bytes(const sglexec_operand *operand)
 {
-    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, sglcpu_elements(operand));
+    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, sglexec_elements(operand));
 }
 static inline int64_t sglcpu_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sglcpu_max(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -71,7 +71,7 @@ sgl_status sglcpu_prepare_gather(sglcpu_prepare *p, const sglexec_instruction *i
     g->table = sglcpu_operand(p->program, i, 0);
     g->indices = g->table + 1;
     g->result = g->table + 2;
-    g->count = sglcpu_elements(g->indices);
+    g->count = sglexec_elements(g->indices);
     g->extent = g->table->dims[0];
     int64_t width = 1;
     for (int d = 1; d < g->table->rank; d++) width *= g->table->dims[d];
@@ -191,7 +191,7 @@ sgl_status sglcpu_prepare_scatter(sglcpu_prepare *p, const sglexec_instruction *
     s->indices = sglcpu_operand(p->program, i, 0);
     s->updates = s->indices + 1;
     s->result = s->indices + 2;
-    s->count = sglcpu_elements(s->indices);
+    s->count = sglexec_elements(s->indices);
     s->extent = s->result->dims[0];
     s->size = sglcpu_held_size((sgl_dtype)s->result->dtype);
     s->apart = sglcpu_held((sgl_dtype)s->result->dtype) != (sgl_dtype)s->result->dtype;

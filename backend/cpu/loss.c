@@ -222,7 +222,7 @@ sgl_status sglcpu_prepare_loss(sglcpu_prepare *p, const sglexec_instruction *i, 
         return sglcore_fail(p->env, SGL_UNSUPPORTED, "linear_cross_entropy: losses in %s of logits in %s",
                             sgl_dtype_name((sgl_dtype)l->losses->dtype), sgl_dtype_name((sgl_dtype)l->x->dtype));
     l->size = sglcpu_held_size((sgl_dtype)l->x->dtype);
-    l->rows = sglcpu_elements(l->targets);
+    l->rows = sglexec_elements(l->targets);
     l->vocab = l->weight->dims[0];
     l->dim = l->weight->dims[1];
     l->ignore = sglexec_attr_int(p->program, i, "ignore");

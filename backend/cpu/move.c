@@ -72,7 +72,7 @@ static void copy_halves(const job *j)
         const copy *c = &j->copies->data[i];
         const char *from = sglcpu_at(j->launch, c->from);
         char *to = sglcpu_at(j->launch, c->to);
-        int64_t whole = sglcpu_elements(c->to), first = c->from_offset + j->from_shift;
+        int64_t whole = sglexec_elements(c->to), first = c->from_offset + j->from_shift;
         for (int64_t run = 0; from != to && run < c->runs; run++) {
             sglcpu_move_nibbles(to, c->to_offset + j->to_shift + run * c->to_pitch, from, first + run * c->from_pitch,
                                 c->run_bytes, whole);
@@ -127,7 +127,7 @@ static void cut_copies(copies *c, int64_t step)
 /* What runs and pitches count: bytes, of i4 elements. */
 static int64_t unit_of(const sglexec_operand *o) { return o->dtype == SGL_I4 ? 1 : sglcpu_size((sgl_dtype)o->dtype); }
 
-static int64_t bytes_of(const sglexec_operand *o) { return sglcpu_elements(o) * unit_of(o); }
+static int64_t bytes_of(const sglexec_operand *o) { return sglexec_elements(o) * unit_of(o); }
 
 /* Elements before `axis` as a count of runs, and bytes of all behind it. */
 static int64_t outer_of(const sglexec_operand *o, int64_t axis)

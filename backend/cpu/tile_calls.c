@@ -73,13 +73,13 @@ static void add_call(const sglcpu_planner *pl, list *l, int64_t s, int sum)
     const sglexec_step *step = step_at(pl, s);
     sglcpu_call *call = &l->data[l->count++];
     *call = (sglcpu_call){ .kind = (uint8_t)call_kind_of(step),
-                           .arg_count = (uint8_t)sglcpu_step_args(step),
+                           .arg_count = (uint8_t)sglexec_step_args(step),
                            .dtype = step->dtype,
                            .out = step->out,
                            .sum = (uint16_t)sum,
                            .step = step };
     for (int i = 0; i < call->arg_count; i++) call->args[i] = step->args[i];
-    if (sglcpu_makes_register(step)) call->path = pl->registers[step->out].path;
+    if (sglexec_makes_register(step)) call->path = pl->registers[step->out].path;
 }
 
 /* ---- loops --------------------------------------------------------------------------------------------------- */
@@ -332,7 +332,7 @@ static void join_neighbours(const sglcpu_planner *pl, list *l)
 static bool runs_in_tiles(const sglcpu_planner *pl, const sglexec_step *step)
 {
     if (step->kind == SGLEXEC_STORE) return step->form == SGLEXEC_FULL;
-    return !sglcpu_makes_register(step) || step->kind == SGLEXEC_REDUCE ||
+    return !sglexec_makes_register(step) || step->kind == SGLEXEC_REDUCE ||
            pl->registers[step->out].form == SGLEXEC_FULL;
 }
 
@@ -345,14 +345,14 @@ static sgl_status mark_phase(sglcpu_planner *pl, int q, bool *marked)
         const sglexec_step *step = step_at(pl, s);
         marked[s] = false;
         if (!runs_in_tiles(pl, step)) continue;
-        bool is_end = !sglcpu_makes_register(step) || step->kind == SGLEXEC_REDUCE;
+        bool is_end = !sglexec_makes_register(step) || step->kind == SGLEXEC_REDUCE;
         if (is_end) {
             marked[s] = pl->when[s] == q;
         } else {
             const sglcpu_register *r = &pl->registers[step->out];
             marked[s] = wanted[step->out] || (r->home != SGLCPU_HOME_NONE && r->phase == q);
         }
-        for (int i = 0; marked[s] && i < sglcpu_step_args(step); i++) {
+        for (int i = 0; marked[s] && i < sglexec_step_args(step); i++) {
             const sglcpu_register *r = &pl->registers[step->args[i]];
             if (r->form == SGLEXEC_FULL && (r->home == SGLCPU_HOME_NONE || r->phase == q)) wanted[step->args[i]] = true;
         }
@@ -399,7 +399,7 @@ static sgl_status list_form(sglcpu_planner *pl, uint8_t form, int q, sglcpu_call
     SGLCORE_TRY(list_new(pl, &calls));
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
-        if (!sglcpu_makes_register(step) || step->kind == SGLEXEC_REDUCE) continue;
+        if (!sglexec_makes_register(step) || step->kind == SGLEXEC_REDUCE) continue;
         const sglcpu_register *r = &pl->registers[step->out];
         if (r->form != form || r->streamed || (form == SGLEXEC_ROW && r->phase != q)) continue;
         add_call(pl, &steps, s, 0);

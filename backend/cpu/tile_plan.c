@@ -121,19 +121,6 @@ static void choose_tiles(sglcpu_planner *pl)
 
 /* ---- registers ---------------------------------------------------------------------------------------------- */
 
-int sglcpu_step_args(const sglexec_step *step)
-{
-    switch (step->kind) {
-    case SGLEXEC_RANDOM: return 3;
-    case SGLEXEC_COMPUTE: return sglir_ops[step->op].minimum;
-    case SGLEXEC_REDUCE:
-    case SGLEXEC_COLUMN_SUM:
-    case SGLEXEC_TOTAL:
-    case SGLEXEC_STORE: return 1;
-    default: return 0;
-    }
-}
-
 const sglcpu_path *sglcpu_planner_path(sglcpu_planner *pl, const sglexec_map *map)
 {
     sglcpu_path *path = sglcpu_plan_alloc(pl->p, 1, sizeof *path);
@@ -157,7 +144,7 @@ static uint8_t form_of(const sglcpu_planner *pl, const sglexec_step *step)
 {
     if (step->kind != SGLEXEC_COMPUTE) return step->form;
     uint8_t form = SGLEXEC_ONE;
-    for (int i = 0; i < sglcpu_step_args(step); i++) form = join_forms(form, pl->registers[step->args[i]].form);
+    for (int i = 0; i < sglexec_step_args(step); i++) form = join_forms(form, pl->registers[step->args[i]].form);
     return form;
 }
 
@@ -184,7 +171,7 @@ static sgl_status describe_registers(sglcpu_planner *pl)
 {
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
-        if (sglcpu_makes_register(step)) SGLCORE_TRY(describe_register(pl, s));
+        if (sglexec_makes_register(step)) SGLCORE_TRY(describe_register(pl, s));
     }
     return SGL_OK;
 }
@@ -229,7 +216,7 @@ static sgl_status decide_when(sglcpu_planner *pl)
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
         pl->when[s] = step->phase;
-        if (sglcpu_makes_register(step)) continue;
+        if (sglexec_makes_register(step)) continue;
         pl->when[s] = pl->registers[step->args[0]].phase;
         if (step->kind != SGLEXEC_STORE) continue;
         if (step->form != SGLEXEC_FULL || overlaps_an_argument(pl, step->operand)) {
@@ -246,7 +233,7 @@ static void keep_residents(sglcpu_planner *pl)
 {
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
-        for (int i = 0; i < sglcpu_step_args(step); i++) {
+        for (int i = 0; i < sglexec_step_args(step); i++) {
             sglcpu_register *r = &pl->registers[step->args[i]];
             if (r->form == SGLEXEC_FULL && r->phase < pl->when[s]) r->crosses = true;
         }
@@ -270,7 +257,7 @@ static void mark_rounded(sglcpu_planner *pl)
 {
     for (int64_t s = 0; s < pl->kernel->steps.count; s++) {
         const sglexec_step *step = step_at(pl, s);
-        for (int i = 0; step->kind != SGLEXEC_STORE && i < sglcpu_step_args(step); i++) {
+        for (int i = 0; step->kind != SGLEXEC_STORE && i < sglexec_step_args(step); i++) {
             pl->registers[step->args[i]].computed_with = true;
         }
     }

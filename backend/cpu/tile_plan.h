@@ -39,9 +39,6 @@ sgl_status sglcpu_tile_calls(sglcpu_planner *planner);
 /* tile_place.c: memory of every register, and stores made in place. */
 sgl_status sglcpu_tile_place(sglcpu_planner *planner);
 
-static inline bool sglcpu_makes_register(const sglexec_step *step) { return step->kind <= SGLEXEC_REDUCE; }
-/* Registers that a step reads. */
-int sglcpu_step_args(const sglexec_step *step);
 /* A path in the plan's memory, by the split in use; NULL when memory is out. */
 const sglcpu_path *sglcpu_planner_path(sglcpu_planner *planner, const sglexec_map *map);
 /* Stored as it is held, columns side by side: a tile of it may be used where it lies. */

@@ -191,7 +191,7 @@ static void store_sums(const job *j, const sglcpu_sum *sum, int64_t first, char 
     const sglexec_operand *operand = &j->tile->operands[sum->operand];
     sglcpu_finish_sums(j->launch->isa, sum, accumulators, accumulators, count);
     sglcpu_store_run(j->launch->isa, (sgl_dtype)sum->dtype, sglcpu_at(j->launch, operand), first, accumulators, count,
-                     sglcpu_elements(operand));
+                     sglexec_elements(operand));
 }
 
 static void join_columns(void *context, int64_t task, int worker)

@@ -262,7 +262,7 @@ static void run_store(const sglcpu_tile_state *r, const sglcpu_call *call)
     sgl_dtype dtype = (sgl_dtype)call->dtype;
     char *to = sglcpu_at(r->launch, operand), *stage = r->scratch + r->tile->stage;
     const char *from = r->at[call->args[0]];
-    int64_t whole = sglcpu_elements(operand);
+    int64_t whole = sglexec_elements(operand);
     int64_t row_bytes = r->row_bytes[call->args[0]];
     if (call->numbers == 0) {
         sglcpu_block_store(isa, dtype, call->path, to, whole, &r->block, from, row_bytes, stage);

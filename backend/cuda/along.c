@@ -117,7 +117,7 @@ static sgl_status add_take(sglcuda_prepare *p, const sglexec_instruction *i, sgl
 {
     const sglexec_operand *x = sglcuda_operand(p->program, i, 0), *indices = x + 1, *result = x + 2;
     const int bits = sglcore_dtype_bits((sgl_dtype)x->dtype);
-    const sglcuda_by_index v = { .total = sglcuda_elements(result),
+    const sglcuda_by_index v = { .total = sglexec_elements(result),
                                  .extent = x->dims[axis],
                                  .count = result->dims[axis],
                                  .inner = sglcuda_lines_of(x, axis).inner,
@@ -138,7 +138,7 @@ static sgl_status add_add(sglcuda_prepare *p, const sglexec_instruction *i, sglc
 {
     const sglexec_operand *indices = sglcuda_operand(p->program, i, 0), *updates = indices + 1, *result = indices + 2;
     const sglcuda_lines l = sglcuda_lines_of(indices, axis);
-    const sglcuda_by_index v = { .total = sglcuda_elements(result),
+    const sglcuda_by_index v = { .total = sglexec_elements(result),
                                  .extent = result->dims[axis],
                                  .count = l.extent,
                                  .inner = l.inner,

@@ -32,6 +32,18 @@ typedef struct sglcuda_matmul {
     bool real64, adds;
 } sglcuda_matmul;
 
+/* Values of the arena lie at multiples of this (vm/passes/memory.c). The library is told so, and never more, that a value has
+ * the same bits wherever it lies. */
+enum { SGLCUDA_PLACE_ALIGNMENT = 64 };
+
+/* The largest power of two, up to that, of which a number of bytes is a multiple. */
+static inline int64_t sglcuda_alignment(int64_t bytes)
+{
+    int64_t alignment = SGLCUDA_PLACE_ALIGNMENT;
+    while (bytes % alignment != 0) alignment /= 2;
+    return alignment;
+}
+
 /* Fills in *matmul, at the place where it stays. *found: false where the library has no algorithm for it. Opens the
  * library the first time. Allocates; not for a launch. */
 sgl_status sglcuda_matmul_find(sglexec_device *device, const sglcuda_matmul_shape *shape, sglcuda_matmul *matmul,

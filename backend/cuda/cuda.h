@@ -27,6 +27,7 @@ struct sglexec_device {
     int number, count;                 /* which of the GPUs that there are */
     int major, minor;                  /* compute capability */
     int processors;                    /* streaming multiprocessors */
+    int shared;                        /* bytes of shared memory that a block may ask for */
     int64_t memory;                    /* bytes of the device */
     int threads;                       /* for compiling */
     bool waits;                        /* SGL_CUDA_WAIT: each launch is waited for */
@@ -102,15 +103,9 @@ static inline CUdeviceptr sglcuda_at(const sglcuda_launch *launch, sglcuda_place
 {
     return (CUdeviceptr)(uintptr_t)launch->spaces[place.space] + (CUdeviceptr)place.offset;
 }
-static inline int64_t sglcuda_elements(const sglexec_operand *operand)
-{
-    int64_t count = 1;
-    for (int d = 0; d < operand->rank; d++) count *= operand->dims[d];
-    return count;
-}
 static inline int64_t sglcuda_bytes(const sglexec_operand *operand)
 {
-    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, sglcuda_elements(operand));
+    return sglcore_dtype_bytes((sgl_dtype)operand->dtype, sglexec_elements(operand));
 }
 static inline int64_t sglcuda_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sglcuda_max(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -57,6 +57,7 @@ static sgl_status ask_device(sglexec_device *device)
     SGLCORE_TRY(ask(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device->major));
     SGLCORE_TRY(ask(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor));
     SGLCORE_TRY(ask(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device->processors));
+    SGLCORE_TRY(ask(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &device->shared));
     SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuDeviceTotalMem(&bytes, device->device), "asking the GPU"));
     device->memory = (int64_t)bytes;
     if (device->major >= LEAST_MAJOR) return SGL_OK;

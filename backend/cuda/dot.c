@@ -8,9 +8,6 @@
 #include "backend/cuda/product.h"
 
 enum {
-    PLACE_ALIGNMENT =
-        64, /* of values in the arena (vm/passes/memory.c); told to the library, never more, so that a value has the
-                              same bits wherever it lies */
     MOST_BLOCKS = 1 << 20, /* of a launch; each block then makes several tiles */
     FEW_LINES = 4,         /* rows or columns for which tiles would be mostly empty */
     LINE_DEPTH = 512       /* contracted elements of which a block has two for each thread */
@@ -50,14 +47,6 @@ static void plan_instruction(const sglcuda_prepare *p, const sglexec_instruction
     sglcuda_product_plan(&dot, product);
 }
 
-/* The largest power of two, up to the places', of which `byte` is a multiple. */
-static int64_t alignment_of(int64_t byte)
-{
-    int64_t alignment = PLACE_ALIGNMENT;
-    while (byte % alignment != 0) alignment /= 2;
-    return alignment;
-}
-
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 static sgl_status copy_function(sglcuda_prepare *p, const sglcuda_dense_copy *copy, const sglcuda_function **function)
@@ -88,7 +77,7 @@ static sgl_status place_factor(sglcuda_prepare *p, sglcuda_command *command, con
     *place = places[1];
     sglcuda_dense_copy copy;
     sglcuda_dense_copy_plan(&factor->source, sglcore_dtype_bits((sgl_dtype)operand->dtype),
-                            alignment_of(operand->offset), &copy);
+                            sglcuda_alignment(operand->offset), &copy);
     const sglcuda_function *function;
     SGLCORE_TRY(copy_function(p, &copy, &function));
     int64_t items = copy.kind == SGLCUDA_DENSE_COPY_TILES
@@ -128,8 +117,8 @@ static sgl_status run_library(const sglcuda_launch *launch, const void *plan)
 /* Of all places where calls begin. */
 static int64_t alignment_of_calls(sglcuda_place place, const sglcuda_calls *calls, const int64_t *strides, int64_t size)
 {
-    int64_t alignment = alignment_of(place.offset);
-    for (int i = 0; i < calls->rank; i++) alignment = sglcuda_min(alignment, alignment_of(strides[i] * size));
+    int64_t alignment = sglcuda_alignment(place.offset);
+    for (int i = 0; i < calls->rank; i++) alignment = sglcuda_min(alignment, sglcuda_alignment(strides[i] * size));
     return alignment;
 }
 

@@ -114,10 +114,8 @@ static void want_what_is_read(sglcuda_emitter *e, const sglcuda_scope *s)
 {
     for (int64_t i = e->kernel->steps.count - 1; i >= 0; i--) {
         const sglexec_step *step = &e->kernel->steps.data[i];
-        const bool at_hand =
-            step->kind == SGLEXEC_REDUCE && s->way != SGLCUDA_ROWS && (!s->reduces || step->phase < s->last_phase);
-        if (!e->wanted[i] || at_hand) continue;
-        for (int n = 0; n < sglcuda_arguments(step); n++)
+        if (!e->wanted[i] || sglcuda_is_at_hand(s, step)) continue;
+        for (int n = 0; n < sglexec_step_args(step); n++)
             e->wanted[sglcuda_maker(e, step->args[n]) - e->kernel->steps.data] = true;
     }
 }
@@ -241,7 +239,7 @@ static bool is_read_once(const sglcuda_emitter *e, uint16_t reg)
 {
     int reads = 0;
     for (int64_t i = 0; i < e->kernel->steps.count; i++)
-        for (int a = 0; a < sglcuda_arguments(&e->kernel->steps.data[i]); a++)
+        for (int a = 0; a < sglexec_step_args(&e->kernel->steps.data[i]); a++)
             reads += e->kernel->steps.data[i].args[a] == reg;
     return reads == 1;
 }
@@ -257,10 +255,10 @@ static void settle_due(sglcuda_emitter *e)
         if (steps[i].kind > SGLEXEC_COMPUTE) continue;
         int first = -1;
         for (int64_t n = i + 1; n < count; n++)
-            for (int a = 0; a < sglcuda_arguments(&steps[n]); a++)
+            for (int a = 0; a < sglexec_step_args(&steps[n]); a++)
                 if (steps[n].args[a] == steps[i].out && (first < 0 || e->due[n] < first)) first = e->due[n];
         bool waits = steps[i].kind == SGLEXEC_COMPUTE;
-        for (int a = 0; a < sglcuda_arguments(&steps[i]) && waits; a++)
+        for (int a = 0; a < sglexec_step_args(&steps[i]) && waits; a++)
             waits = sglcuda_maker(e, steps[i].args[a])->kind < SGLEXEC_COMPUTE && is_read_once(e, steps[i].args[a]);
         if (first > e->due[i] && (waits || steps[i].kind < SGLEXEC_COMPUTE)) e->due[i] = (uint8_t)first;
     }

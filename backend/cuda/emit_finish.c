@@ -6,18 +6,12 @@
 
 enum { FOLD_THREADS = 256, /* as sgl_fold_chunks has it */ COLUMN_LANES = 32 };
 
-static void put_head(sglcuda_emitter *e, const char *name, int threads)
-{
-    sglcuda_put(e, "\nextern \"C\" __global__ void __launch_bounds__(%d) %s(const __grid_constant__ sgl_places a)\n{\n",
-                threads, name);
-}
-
 void sglcuda_put_finish_rows(sglcuda_emitter *e, const char *name, int phase)
 {
     const sglcuda_cut *cut = &e->cut;
     const int64_t chunks = sglcuda_max(cut->row_chunks, 1);
     if (cut->rows == 0) return;
-    put_head(e, name, FOLD_THREADS);
+    sglcuda_put_head(e, name, FOLD_THREADS, FOLD_THREADS);
     sglcuda_put(e, "__shared__ int64 slots[32];\nchar *work = (char *)a.p[%d];\n", e->operand_count);
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
@@ -40,7 +34,7 @@ void sglcuda_put_finish_rows(sglcuda_emitter *e, const char *name, int phase)
 void sglcuda_put_finish_totals(sglcuda_emitter *e, const char *name)
 {
     const sglcuda_cut *cut = &e->cut;
-    put_head(e, name, FOLD_THREADS);
+    sglcuda_put_head(e, name, FOLD_THREADS, FOLD_THREADS);
     sglcuda_put(e, "__shared__ int64 slots[32];\nconst char *work = (const char *)a.p[%d];\n", e->operand_count);
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
@@ -63,7 +57,7 @@ void sglcuda_put_finish_columns(sglcuda_emitter *e, const char *name)
     const sglcuda_cut *cut = &e->cut;
     const long long cols = (long long)cut->cols, parts = (long long)cut->parts;
     if (cols == 0) return;
-    put_head(e, name, COLUMN_LANES * COLUMN_LANES);
+    sglcuda_put_head(e, name, COLUMN_LANES * COLUMN_LANES, COLUMN_LANES * COLUMN_LANES);
     sglcuda_put(e, "__shared__ int64 room[%d];\nconst int64 col = (int64)blockIdx.x * %d + threadIdx.x;\n",
                 COLUMN_LANES * COLUMN_LANES, COLUMN_LANES);
     sglcuda_put(e, "const char *work = (const char *)a.p[%d];\n", e->operand_count);

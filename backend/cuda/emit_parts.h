@@ -55,12 +55,6 @@ typedef struct sglcuda_emitter {
     sgl_status status;
 } sglcuda_emitter;
 
-static inline bool sglcuda_is_sum(const sglexec_step *s)
-{
-    return s->kind == SGLEXEC_REDUCE || s->kind == SGLEXEC_COLUMN_SUM || s->kind == SGLEXEC_TOTAL;
-}
-static inline bool sglcuda_makes_register(const sglexec_step *s) { return s->kind < SGLEXEC_COLUMN_SUM; }
-
 void sglcuda_put(sglcuda_emitter *e, const char *format, ...) SGL_PRINTF(2, 3);
 
 /* ---- emit_place.c ---- */
@@ -78,8 +72,8 @@ bool sglcuda_runs(const sglcuda_emitter *e, const sglcuda_scope *s, const sglexe
 /* ---- emit_step.c ---- */
 /* A value is eight elements where it stands, else one. */
 bool sglcuda_is_vector(const sglcuda_scope *s, int form);
-/* How many registers a step reads. */
-int sglcuda_arguments(const sglexec_step *step);
+/* A row sum that is read from the workspace, where an earlier entry has left it. */
+bool sglcuda_is_at_hand(const sglcuda_scope *s, const sglexec_step *step);
 const sglexec_step *sglcuda_maker(const sglcuda_emitter *e, uint16_t reg);
 /* Kept over phases, once per run of the row. */
 bool sglcuda_is_kept(const sglcuda_emitter *e, const sglcuda_scope *s, const sglexec_step *maker);
@@ -100,6 +94,8 @@ int sglcuda_sum_number(const sglexec_kernel *kernel, const sglexec_step *step);
 int sglcuda_sums(const sglexec_kernel *kernel, sglexec_step_kind kind);
 
 /* ---- emit_way.c ---- */
+/* The first lines of an entry, of which so many threads of a multiprocessor should be at work. */
+void sglcuda_put_head(sglcuda_emitter *e, const char *name, int threads, int resident);
 /* Each prints one entry and appends its launch. */
 void sglcuda_put_map(sglcuda_emitter *e, const char *name, const sglcuda_scope *s);
 void sglcuda_put_columns(sglcuda_emitter *e, const char *name, const sglcuda_scope *s);

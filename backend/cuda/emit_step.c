@@ -20,28 +20,14 @@ const sglexec_step *sglcuda_maker(const sglcuda_emitter *e, uint16_t reg)
 {
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
-        if (sglcuda_makes_register(step) && step->out == reg) return step;
+        if (sglexec_makes_register(step) && step->out == reg) return step;
     }
     return NULL;
 }
 
 static int64_t number_of(const sglcuda_emitter *e, const sglexec_step *step) { return step - e->kernel->steps.data; }
 
-int sglcuda_arguments(const sglexec_step *step)
-{
-    switch (step->kind) {
-    case SGLEXEC_RANDOM: return 3;
-    case SGLEXEC_COMPUTE: return sglir_ops[step->op].minimum;
-    case SGLEXEC_REDUCE:
-    case SGLEXEC_COLUMN_SUM:
-    case SGLEXEC_TOTAL:
-    case SGLEXEC_STORE: return 1;
-    default: return 0;
-    }
-}
-
-/* A row sum that is at hand instead of being taken. */
-static bool is_at_hand(const sglcuda_scope *s, const sglexec_step *step)
+bool sglcuda_is_at_hand(const sglcuda_scope *s, const sglexec_step *step)
 {
     return step->kind == SGLEXEC_REDUCE && (!s->reduces || step->phase < s->last_phase) && s->way != SGLCUDA_ROWS;
 }
@@ -51,7 +37,7 @@ bool sglcuda_is_kept(const sglcuda_emitter *e, const sglcuda_scope *s, const sgl
     if (s->way != SGLCUDA_ROWS || !sglcuda_is_vector(s, maker->form)) return false;
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
-        for (int n = 0; n < sglcuda_arguments(step); n++)
+        for (int n = 0; n < sglexec_step_args(step); n++)
             if (step->args[n] == maker->out && e->due[i] > e->due[number_of(e, maker)]) return true;
     }
     return false;
@@ -235,7 +221,7 @@ static void put_compute(sglcuda_emitter *e, const sglcuda_scope *s, const sglexe
     sglcuda_put(e, "%s", sglcuda_dtype(dtype_of(e, step)));
     if (step->op == SGLIR_OP_GELU || step->op == SGLIR_OP_GELU_GRAD) sglcuda_put(e, step->id ? ", true" : ", false");
     sglcuda_put(e, ">(");
-    for (int n = 0; n < sglcuda_arguments(step); n++) {
+    for (int n = 0; n < sglexec_step_args(step); n++) {
         if (n > 0) sglcuda_put(e, ", ");
         sglcuda_put_value(e, s, step->args[n]);
     }
@@ -281,7 +267,7 @@ void sglcuda_put_kept(sglcuda_emitter *e, const sglcuda_scope *s)
 {
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
-        if (!sglcuda_makes_register(step) || !s->wanted[i] || !sglcuda_is_kept(e, s, step)) continue;
+        if (!sglexec_makes_register(step) || !s->wanted[i] || !sglcuda_is_kept(e, s, step)) continue;
         sglcuda_put(e, "%s::held r%u[%d][8];\n", sglcuda_dtype(step->dtype), step->out, s->vectors);
     }
 }
@@ -309,7 +295,7 @@ static void put_register(sglcuda_emitter *e, const sglcuda_scope *s, const sglex
     const bool kept = sglcuda_is_kept(e, s, step);
     snprintf(name, sizeof name, kept ? "r%u[k]" : "r%u", step->out);
     if (!kept) sglcuda_put(e, "%s::held %s%s;\n", sglcuda_dtype(step->dtype), name, vector ? "[8]" : "");
-    if (is_at_hand(s, step))
+    if (sglcuda_is_at_hand(s, step))
         put_at_hand(e, s, step, name, vector);
     else if (step->kind == SGLEXEC_COMPUTE)
         put_compute(e, s, step, name, vector);
@@ -320,7 +306,7 @@ static void put_register(sglcuda_emitter *e, const sglcuda_scope *s, const sglex
 static bool is_due(const sglcuda_emitter *e, const sglcuda_scope *s, int64_t number, int phase)
 {
     const sglexec_step *step = &e->kernel->steps.data[number];
-    const bool steady = sglcuda_makes_register(step) && (step->form == SGLEXEC_COL || step->form == SGLEXEC_ONE);
+    const bool steady = sglexec_makes_register(step) && (step->form == SGLEXEC_COL || step->form == SGLEXEC_ONE);
     if (s->share != SGLCUDA_ALL && steady != (s->share == SGLCUDA_STEADY)) return false;
     return e->due[number] == phase && s->wanted[number];
 }
@@ -330,8 +316,8 @@ void sglcuda_put_numbers(sglcuda_emitter *e, const sglcuda_scope *s, int phase)
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
         if (!is_due(e, s, i, phase)) continue;
-        if (!sglcuda_makes_register(step) || sglcuda_is_vector(s, step->form)) continue;
-        if (step->kind != SGLEXEC_REDUCE || is_at_hand(s, step)) put_register(e, s, step, false);
+        if (!sglexec_makes_register(step) || sglcuda_is_vector(s, step->form)) continue;
+        if (step->kind != SGLEXEC_REDUCE || sglcuda_is_at_hand(s, step)) put_register(e, s, step, false);
     }
 }
 
@@ -358,7 +344,7 @@ void sglcuda_put_vectors(sglcuda_emitter *e, const sglcuda_scope *s, int phase)
     for (int64_t i = 0; i < e->kernel->steps.count; i++) {
         const sglexec_step *step = &e->kernel->steps.data[i];
         if (!is_due(e, s, i, phase)) continue;
-        if (step->kind == SGLEXEC_REDUCE && !is_at_hand(s, step))
+        if (step->kind == SGLEXEC_REDUCE && !sglcuda_is_at_hand(s, step))
             put_sum(e, s, step);
         else if (step->kind == SGLEXEC_TOTAL && s->totals)
             put_sum(e, s, step);
@@ -366,7 +352,7 @@ void sglcuda_put_vectors(sglcuda_emitter *e, const sglcuda_scope *s, int phase)
             put_sum(e, s, step);
         else if (step->kind == SGLEXEC_STORE && step->form == SGLEXEC_FULL && s->stores)
             put_store(e, s, step);
-        else if (sglcuda_makes_register(step) && sglcuda_is_vector(s, step->form))
+        else if (sglexec_makes_register(step) && sglcuda_is_vector(s, step->form))
             put_register(e, s, step, true);
     }
 }

@@ -16,7 +16,7 @@ enum {
  * that. Those that keep a row have several loads under way each. */
 enum { LEAST_RESIDENT = 1024, LEAST_RESIDENT_ROWS = 512 };
 
-static void put_head(sglcuda_emitter *e, const char *name, int threads, int resident)
+void sglcuda_put_head(sglcuda_emitter *e, const char *name, int threads, int resident)
 {
     sglcuda_put(
         e, "\nextern \"C\" __global__ void __launch_bounds__(%d, %d) %s(const __grid_constant__ sgl_places a)\n{\n",
@@ -93,7 +93,7 @@ void sglcuda_put_map(sglcuda_emitter *e, const char *name, const sglcuda_scope *
     const int threads = s->totals ? s->lanes : MAP_THREADS;
     const int64_t block = (int64_t)threads * SGLCUDA_RUN * (s->totals ? s->vectors : 1);
     if (all == 0) return;
-    put_head(e, name, threads, LEAST_RESIDENT);
+    sglcuda_put_head(e, name, threads, LEAST_RESIDENT);
     if (s->totals) put_sums(e, s, SGLEXEC_TOTAL, -1, 0);
     put_all_numbers(e, s);
     if (s->totals)
@@ -117,7 +117,7 @@ void sglcuda_put_map(sglcuda_emitter *e, const char *name, const sglcuda_scope *
 void sglcuda_put_row_results(sglcuda_emitter *e, const char *name, const sglcuda_scope *s)
 {
     if (e->cut.rows == 0) return;
-    put_head(e, name, MAP_THREADS, LEAST_RESIDENT);
+    sglcuda_put_head(e, name, MAP_THREADS, LEAST_RESIDENT);
     sglcuda_put(
         e,
         "const int64 row = (int64)blockIdx.x * %d + threadIdx.x;\nif (row >= %lldll) return;\nconst bool first = true;\n",
@@ -157,7 +157,7 @@ void sglcuda_put_columns(sglcuda_emitter *e, const char *name, const sglcuda_sco
     const sglcuda_cut *cut = &e->cut;
     const int64_t tiles = sglcuda_ceil_div(cut->cols, COLUMN_LANES * SGLCUDA_RUN);
     if (cut->elements == 0) return;
-    put_head(e, name, COLUMN_LANES * SGLCUDA_PART_LANES, LEAST_RESIDENT);
+    sglcuda_put_head(e, name, COLUMN_LANES * SGLCUDA_PART_LANES, LEAST_RESIDENT);
     sglcuda_put(e, "__shared__ int64 room[%d];\n", COLUMN_LANES * SGLCUDA_RUN * SGLCUDA_PART_LANES);
     sglcuda_put(e, "const int64 part = blockIdx.x / %lldu;\n", (long long)tiles);
     sglcuda_put(e, "const %s col = (%s)(blockIdx.x %% %lldu * %d + threadIdx.x) * 8;\n", sglcuda_index(e),
@@ -288,17 +288,28 @@ static void put_parts(sglcuda_emitter *e, const sglcuda_scope *s, int groups)
     sglcuda_put(e, "}\n");
 }
 
+/* Of what sums over the rows are added up in, as sgl_sum_type has it: the largest. */
+static int near_bytes(const sglexec_kernel *kernel)
+{
+    for (int64_t i = 0; i < kernel->steps.count; i++) {
+        const sglexec_step *step = &kernel->steps.data[i];
+        const bool near = sglcore_dtype_is_float((sgl_dtype)step->dtype) && step->dtype != SGL_F64;
+        if (step->kind == SGLEXEC_COLUMN_SUM && !near) return (int)sizeof(double);
+    }
+    return (int)sizeof(float);
+}
+
 void sglcuda_put_rows(sglcuda_emitter *e, const char *name, const sglcuda_scope *s)
 {
     const sglcuda_cut *cut = &e->cut;
     const int groups = groups_of(cut, s->lanes), threads = groups * s->lanes;
     if (cut->rows == 0) return;
-    put_head(e, name, threads, LEAST_RESIDENT_ROWS);
+    sglcuda_put_head(e, name, threads, LEAST_RESIDENT_ROWS);
     sglcuda_put(e, "__shared__ int64 slots[32];\nconst int lane = threadIdx.x %% %d, group = threadIdx.x / %d;\n",
                 s->lanes, s->lanes);
     sglcuda_grid grid = line_of(cut->columns ? cut->parts : sglcuda_ceil_div(cut->rows, groups), threads, 1);
     if (cut->columns) {
-        grid.shared = (unsigned)(groups * s->vectors * s->lanes * SGLCUDA_RUN * (int)sizeof(int64_t));
+        grid.shared = (unsigned)(groups * s->vectors * s->lanes * SGLCUDA_RUN * near_bytes(e->kernel));
         put_parts(e, s, groups);
     } else {
         sglcuda_put(e, "const int64 there = (int64)blockIdx.x * %d + group;\n", groups);
@@ -320,7 +331,7 @@ void sglcuda_put_chunks(sglcuda_emitter *e, const char *name, const sglcuda_scop
     const sglcuda_cut *cut = &e->cut;
     if (cut->rows == 0) return;
     const int64_t chunks = sglcuda_max(cut->row_chunks, 1);
-    put_head(e, name, s->lanes, LEAST_RESIDENT);
+    sglcuda_put_head(e, name, s->lanes, LEAST_RESIDENT);
     sglcuda_put(e, "__shared__ int64 slots[32];\nconst int64 row_ = blockIdx.x / %lldu, chunk = blockIdx.x %% %lldu;\n",
                 (long long)chunks, (long long)chunks);
     sglcuda_put(e, "const %s row = (%s)row_;\n", sglcuda_index(e), sglcuda_index(e));

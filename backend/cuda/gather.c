@@ -20,7 +20,7 @@ sgl_status sglcuda_prepare_gather(sglcuda_prepare *p, const sglexec_instruction 
 {
     const sglexec_operand *table = sglcuda_operand(p->program, i, 0), *indices = table + 1, *result = table + 2;
     const sgl_dtype dtype = (sgl_dtype)table->dtype;
-    const int64_t width = row_width(table), count = sglcuda_elements(indices);
+    const int64_t width = row_width(table), count = sglexec_elements(indices);
     const bool halves = dtype == SGL_I4 && width % 2 != 0;
     const int64_t row_bytes = sglcore_dtype_bytes(dtype, width);
     const int64_t unit = sglcuda_unit(row_bytes | table->offset | result->offset),
@@ -103,12 +103,12 @@ static sgl_status add_sums(sglcuda_prepare *p, const sglexec_instruction *i, sgl
 sgl_status sglcuda_prepare_scatter(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
 {
     const sglexec_operand *indices = sglcuda_operand(p->program, i, 0), *result = indices + 2;
-    const int64_t count = sglcuda_elements(indices);
+    const int64_t count = sglexec_elements(indices);
     const scatter_parts s =
         parts_of((sgl_dtype)indices->dtype, (sgl_dtype)result->dtype, count, result->dims[0], row_width(result));
     sglcuda_ordered ordered;
     SGLCORE_TRY(sglcuda_begin(p, command));
-    if (sglcuda_elements(result) == 0) return SGL_OK;
+    if (sglexec_elements(result) == 0) return SGL_OK;
     if (count == 0) return sglcuda_add_zeros(p, command, sglcuda_place_of(result), sglcuda_bytes(result));
     SGLCORE_TRY(sglcuda_check_workspace(p, i, s.end));
     SGLCORE_TRY(sglcuda_add_order(p, i, command, &s.order, sglcuda_place_of(indices), 0, &ordered));

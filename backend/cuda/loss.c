@@ -15,11 +15,12 @@ enum {
     PITCH = 8,             /* elements that rows of logits begin at multiples of */
     PLACE = 256,           /* parts of the workspace begin at multiples of */
     LIBRARY_BYTES = 32 << 20,
-    RESIDENT_BYTES = 200 << 10, /* of a row in shared memory: what a block has on sm_90, less its sums */
+    RESIDENT_BYTES = 200 << 10, /* of a row in shared memory, where the GPU has as much: sm_90 has */
+    SUMS_BYTES = 1 << 10,       /* what the kernel keeps there beside it */
     CONVERT_BLOCKS = 1 << 14
 };
 
-/* What does not depend on where operands lie. Offsets are of the workspace; -1: there is no need. */
+/* What does not depend on where operands lie. Offsets are of the workspace, those of what there is no need for 0. */
 typedef struct layout {
     int64_t rows, dim, vocab, pitch, chunk_rows;
     sgl_dtype dtype, held; /* of the arguments; in which they are multiplied */
@@ -131,14 +132,6 @@ static sgl_status find(sglcuda_prepare *p, const sglcuda_matmul_shape *shape, sg
                         (long long)shape->columns, sgl_dtype_name((sgl_dtype)shape->dtype));
 }
 
-/* The largest power of two, up to that of places in the arena, of which the bytes are a multiple. */
-static int64_t alignment_of(int64_t bytes)
-{
-    int64_t alignment = 64;
-    while (bytes % alignment != 0) alignment /= 2;
-    return alignment;
-}
-
 /* Of the gradients, which lie where the logits lay. */
 static int64_t gradient_pitch(const layout *l)
 {
@@ -149,8 +142,8 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
 {
     const layout *l = &s->l;
     const int64_t x_alignment =
-        sglcuda_min(alignment_of(s->x.offset), alignment_of(l->chunk_rows * row_bytes(l->held, l->dim)));
-    const int64_t weight_alignment = alignment_of(s->weight.offset);
+        sglcuda_min(sglcuda_alignment(s->x.offset), sglcuda_alignment(l->chunk_rows * row_bytes(l->held, l->dim)));
+    const int64_t weight_alignment = sglcuda_alignment(s->weight.offset);
     sglcuda_matmul_shape shape = { .dtype = l->held,
                                    .result = wide_of(l->held),
                                    .rows = rows,
@@ -164,7 +157,7 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
                                    .run = 1,
                                    .a_alignment = x_alignment,
                                    .b_alignment = weight_alignment,
-                                   .c_alignment = 64,
+                                   .c_alignment = SGLCUDA_PLACE_ALIGNMENT,
                                    .work_bytes = LIBRARY_BYTES };
     SGLCORE_TRY(find(p, &shape, &c->logits));
     if (!l->gradient) return SGL_OK;
@@ -180,10 +173,10 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
                                     .b_depth = l->dim,
                                     .b_column = 1,
                                     .run = 1,
-                                    .a_alignment = 64,
+                                    .a_alignment = SGLCUDA_PLACE_ALIGNMENT,
                                     .b_alignment = weight_alignment,
-                                    .c_alignment =
-                                        sglcuda_min(alignment_of(s->dx.offset), alignment_of(l->chunk_rows * dx_row)),
+                                    .c_alignment = sglcuda_min(sglcuda_alignment(s->dx.offset),
+                                                               sglcuda_alignment(l->chunk_rows * dx_row)),
                                     .work_bytes = LIBRARY_BYTES };
     SGLCORE_TRY(find(p, &shape, &c->dx));
     shape = (sglcuda_matmul_shape){ .dtype = l->held,
@@ -196,9 +189,9 @@ static sgl_status cut_chunk(sglcuda_prepare *p, const loss *s, int64_t rows, chu
                                     .b_depth = l->dim,
                                     .b_column = 1,
                                     .run = 1,
-                                    .a_alignment = 64,
+                                    .a_alignment = SGLCUDA_PLACE_ALIGNMENT,
                                     .b_alignment = x_alignment,
-                                    .c_alignment = alignment_of(s->dweight.offset),
+                                    .c_alignment = sglcuda_alignment(s->dweight.offset),
                                     .work_bytes = LIBRARY_BYTES };
     SGLCORE_TRY(find(p, &shape, &c->dweight));
     shape.adds = 1;
@@ -241,7 +234,7 @@ static sgl_status add_rows(sglcuda_prepare *p, const sglexec_instruction *i, con
                                     .target_bytes = sglcore_dtype_bits(target) / 8,
                                     .target_signed = target != SGL_U8 && target != SGL_U16 && target != SGL_U32,
                                     .gradient = l->gradient,
-                                    .resident = bytes <= RESIDENT_BYTES };
+                                    .resident = bytes <= RESIDENT_BYTES && bytes + SUMS_BYTES <= p->device->shared };
     const sglcuda_grid grid = { .blocks = { (unsigned)rows, 1, 1 },
                                 .threads = { SGLCUDA_LOSS_THREADS, 1, 1 },
                                 .shared = v.resident ? (unsigned)bytes : 0 };
@@ -327,7 +320,7 @@ sgl_status sglcuda_prepare_loss(sglcuda_prepare *p, const sglexec_instruction *i
     const sglexec_operand *operands = sglcuda_operand(p->program, i, 0);
     loss *s = sglcuda_plan_alloc(p, 1, sizeof *s);
     if (!s) return SGL_OUT_OF_MEMORY;
-    s->l = layout_of((sgl_dtype)operands[1].dtype, sglcuda_elements(&operands[2]), operands[1].dims[0],
+    s->l = layout_of((sgl_dtype)operands[1].dtype, sglexec_elements(&operands[2]), operands[1].dims[0],
                      operands[1].dims[1], i->op == SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD);
     if (s->l.bytes > i->work_bytes)
         return sglcore_fail(p->env, SGL_INTERNAL, "cuda: %s needs %lld bytes of workspace and was given %lld",

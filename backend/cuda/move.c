@@ -41,7 +41,7 @@ static void join_halves(copy *c, int64_t step)
 
 static void settle_copy(copy *c, const sglexec_operand *to, int64_t step)
 {
-    c->target_elements = sglcuda_elements(to);
+    c->target_elements = sglexec_elements(to);
     if (to->dtype == SGL_I4) join_halves(c, step);
     if (c->runs > 1 && c->run == c->from_pitch && c->run == c->to_pitch) {
         c->run *= c->runs;
@@ -127,7 +127,7 @@ static sgl_status add_moves(sglcuda_prepare *p, sglcuda_command *command, const 
 
 /* ---- whole arguments ------------------------------------------------------------------------------------------ */
 
-static int64_t bytes_of(const sglexec_operand *o) { return sglcuda_elements(o) * unit_of(o); }
+static int64_t bytes_of(const sglexec_operand *o) { return sglexec_elements(o) * unit_of(o); }
 
 /* Of all behind the axis. */
 static int64_t inner_bytes_of(const sglexec_operand *o, int64_t axis)

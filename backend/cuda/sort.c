@@ -172,7 +172,7 @@ sgl_status sglcuda_prepare_sort(sglcuda_prepare *p, const sglexec_instruction *i
                                   .dtype = (sgl_dtype)x->dtype,
                                   .descending = top || sglexec_attr_int(p->program, i, "descending") != 0,
                                   .rows = -1 };
-    const sglcuda_sort_put v = { .total = sglcuda_elements(values),
+    const sglcuda_sort_put v = { .total = sglexec_elements(values),
                                  .count = values->dims[axis],
                                  .extent = order.lines.extent,
                                  .inner = order.lines.inner };

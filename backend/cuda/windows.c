@@ -39,7 +39,7 @@ static sgl_status add_windows(sglcuda_prepare *p, const sglexec_instruction *i, 
     const int64_t unit = sglcuda_unit(run_bytes | x->offset | result->offset), bits = halves ? 4 : 8 * unit;
     const sglcuda_place places[] = { sglcuda_place_of(x), sglcuda_place_of(result) };
     const sglcuda_function *function;
-    v->total = sglcuda_elements(result);
+    v->total = sglexec_elements(result);
     if (v->total == 0) return SGL_OK;
     if (!halves) {
         v->total = v->total / v->channels * (run_bytes / unit);
@@ -58,7 +58,7 @@ static sgl_status add_windows_add(sglcuda_prepare *p, const sglexec_instruction 
     const int64_t width = wide ? SGLCUDA_WINDOWS_VECTOR : 1;
     const sglcuda_place places[] = { sglcuda_place_of(y), sglcuda_place_of(result) };
     const sglcuda_function *function;
-    v->total = sglcuda_elements(result);
+    v->total = sglexec_elements(result);
     v->vectors = v->channels / width;
     if (v->total == 0) return SGL_OK;
     SGLCORE_TRY(sglcuda_typed(p, wide ? "windows_add_wide" : "windows_add", (sgl_dtype)y->dtype, &function));

@@ -134,23 +134,10 @@ static interp_tensor widened(const interp_tensor *reg, int64_t count)
     return out;
 }
 
-static int args_of(const sglexec_step *step)
-{
-    switch (step->kind) {
-    case SGLEXEC_RANDOM: return 3;
-    case SGLEXEC_COMPUTE: return sglir_ops[step->op].minimum;
-    case SGLEXEC_REDUCE:
-    case SGLEXEC_COLUMN_SUM:
-    case SGLEXEC_TOTAL:
-    case SGLEXEC_STORE: return 1;
-    default: return 0;
-    }
-}
-
 static bool compute(executor *x, int64_t number, const sglexec_step *step, interp_tensor *out)
 {
     interp_tensor args[3];
-    int count = args_of(step);
+    int count = sglexec_step_args(step);
     for (int i = 0; i < count; i++) args[i] = widened(&x->registers[step->args[i]], out->count);
     bool good = through_interpreter(x, number, step, args, count, out);
     for (int i = 0; i < count; i++) interp_tensor_free(&args[i]);
@@ -237,7 +224,7 @@ static int form_read(const sglexec_step *step)
 
 static bool check_reads(executor *x, int64_t number, const sglexec_step *step)
 {
-    for (int i = 0; i < args_of(step); i++) {
+    for (int i = 0; i < sglexec_step_args(step); i++) {
         if (step->args[i] >= x->kernel->registers) return complain(x, number, "it reads a register that is not there");
         int ready = x->ready[step->args[i]];
         if (ready < 0) return complain(x, number, "it reads a register that is not written yet");

@@ -87,6 +87,22 @@ typedef struct sglexec_step {
     uint32_t origin; /* of the node it came from */
 } sglexec_step;
 
+/* How many registers a step reads. */
+static inline int sglexec_step_args(const sglexec_step *step)
+{
+    switch (step->kind) {
+    case SGLEXEC_RANDOM: return 3;
+    case SGLEXEC_COMPUTE: return sglir_ops[step->op].minimum;
+    case SGLEXEC_REDUCE:
+    case SGLEXEC_COLUMN_SUM:
+    case SGLEXEC_TOTAL:
+    case SGLEXEC_STORE: return 1;
+    default: return 0;
+    }
+}
+/* All but sums that are results, and stores. */
+static inline bool sglexec_makes_register(const sglexec_step *step) { return step->kind <= SGLEXEC_REDUCE; }
+
 typedef struct sglexec_kernel {
     int32_t rank, inner; /* of the domain; the builder has merged dims wherever all maps allow it */
     int64_t dims[SGL_MAX_RANK];

@@ -7,22 +7,7 @@
 
 #include "exec/kernel_build.h"
 
-static bool writes_register(const sglexec_step *step) { return step->kind < SGLEXEC_COLUMN_SUM; }
-
 static bool is_source(const sglexec_step *step) { return step->kind < SGLEXEC_COMPUTE; }
-
-static int arg_count(const sglexec_step *step)
-{
-    switch (step->kind) {
-    case SGLEXEC_RANDOM: return 3;
-    case SGLEXEC_COMPUTE: return sglir_ops[step->op].minimum;
-    case SGLEXEC_REDUCE:
-    case SGLEXEC_COLUMN_SUM:
-    case SGLEXEC_TOTAL:
-    case SGLEXEC_STORE: return 1;
-    default: return 0;
-    }
-}
 
 /* ready[r]: the first phase in which register r can be read. */
 static int settle_phases(sglexec_builder *b, uint8_t *ready)
@@ -31,10 +16,10 @@ static int settle_phases(sglexec_builder *b, uint8_t *ready)
     for (int64_t i = 0; i < b->drafts.count; i++) {
         sglexec_step *step = &b->drafts.data[i].step;
         step->phase = 0;
-        for (int a = 0; a < arg_count(step); a++) {
+        for (int a = 0; a < sglexec_step_args(step); a++) {
             if (ready[step->args[a]] > step->phase) step->phase = ready[step->args[a]];
         }
-        if (!writes_register(step)) continue;
+        if (!sglexec_makes_register(step)) continue;
         ready[step->out] = (uint8_t)(step->phase + (step->kind == SGLEXEC_REDUCE));
         if (ready[step->out] + 1 > phases) phases = ready[step->out] + 1;
     }
@@ -48,7 +33,7 @@ static void settle_sources(sglexec_builder *b, uint8_t *first)
     for (int64_t i = b->drafts.count - 1; i >= 0; i--) {
         sglexec_step *step = &b->drafts.data[i].step;
         if (is_source(step) && first[step->out] != 0xff) step->phase = first[step->out];
-        for (int a = 0; a < arg_count(step); a++) {
+        for (int a = 0; a < sglexec_step_args(step); a++) {
             if (step->phase < first[step->args[a]]) first[step->args[a]] = step->phase;
         }
     }
@@ -70,8 +55,8 @@ static void rename_registers(sglexec_kernel *kernel, uint16_t *names)
     uint16_t next = 0;
     for (int64_t i = 0; i < kernel->steps.count; i++) {
         sglexec_step *step = &kernel->steps.data[i];
-        for (int a = 0; a < arg_count(step); a++) step->args[a] = names[step->args[a]];
-        if (!writes_register(step)) continue;
+        for (int a = 0; a < sglexec_step_args(step); a++) step->args[a] = names[step->args[a]];
+        if (!sglexec_makes_register(step)) continue;
         names[step->out] = next;
         step->out = next++;
     }

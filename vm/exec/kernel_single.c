@@ -15,13 +15,6 @@ typedef struct maker {
     sglexec_kernel *kernel;
 } maker;
 
-static int64_t elements_of(const sglexec_operand *operand)
-{
-    int64_t count = 1;
-    for (int d = 0; d < operand->rank; d++) count *= operand->dims[d];
-    return count;
-}
-
 static sgl_status new_kernel(maker *m)
 {
     m->kernel = sglcore_arena_alloc(m->arena, sizeof *m->kernel);
@@ -64,7 +57,7 @@ static void set_domain(maker *m, const sglexec_operand *like)
 static void set_flat_domain(maker *m)
 {
     m->kernel->rank = m->kernel->inner = 1;
-    m->kernel->dims[0] = elements_of(m->result);
+    m->kernel->dims[0] = sglexec_elements(m->result);
 }
 
 static void add_store(maker *m, sglexec_form form)
@@ -221,7 +214,7 @@ static void make_reduction(maker *m)
     const int64_t *axes = sglexec_attr_ints(m->program, m->i, "axes", &count);
     int64_t strides[SGL_MAX_RANK];
     dense_strides(rank, m->x->dims, strides);
-    int64_t kept = elements_of(m->result);
+    int64_t kept = sglexec_elements(m->result);
     bool outer = kept != 1 && keeps_last(m->x, axes, count);
     sglexec_step *load = add_step(m, SGLEXEC_LOAD, SGLEXEC_FULL, m->x->dtype);
     m->kernel->rank = rank;
@@ -254,7 +247,7 @@ static sgl_status make_kernel(maker *m)
 {
     uint32_t flags = sglir_ops[m->i->op].flags;
     if (flags & SGLIR_GENERATOR) return make_generator(m);
-    bool reduces = elements_of(m->x) != elements_of(m->result); /* extents of 1 go without arithmetic */
+    bool reduces = sglexec_elements(m->x) != sglexec_elements(m->result); /* extents of 1 go without arithmetic */
     if ((flags & SGLIR_REDUCTION) && reduces)
         make_reduction(m);
     else if (flags & (SGLIR_MOVEMENT | SGLIR_REDUCTION))

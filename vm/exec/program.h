@@ -17,6 +17,13 @@ typedef struct sglexec_operand {
     int64_t dims[SGL_MAX_RANK];
 } sglexec_operand;
 
+static inline int64_t sglexec_elements(const sglexec_operand *operand)
+{
+    int64_t count = 1;
+    for (int d = 0; d < operand->rank; d++) count *= operand->dims[d];
+    return count;
+}
+
 typedef struct sglexec_instruction {
     uint16_t op;            /* sglir_op; FUSED: see kernel; SCAN, WHILE, COND: see block */
     uint32_t operand_first; /* program->operands: arguments, then results */

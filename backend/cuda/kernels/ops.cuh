@@ -211,7 +211,6 @@ template <class T> SGL_DEVICE uint8 op_is_finite(HELD x) { return x - x == 0; }
 /* ---- casts ---- */
 
 template <class T> struct sgl_range {
-    static constexpr double bits = sgl_same<T, i4>::value ? 4 : 8 * sizeof(HELD);
     static constexpr double span = sgl_same<T, i4>::value ? 16.0 : (double)(1ull << (8 * sizeof(HELD) - 1)) * 2.0;
     static constexpr double least = sgl_kind<T>::is_signed ? -span / 2 : 0.0;
     static constexpr double above = sgl_kind<T>::is_signed ? span / 2 : span; /* the first that is too large */
@@ -223,7 +222,7 @@ template <class T> SGL_DEVICE HELD sgl_to_int(double x)
     typedef sgl_range<T> range;
     if (x != x) return 0;
     if (x <= range::least) return (HELD)(int64)range::least;
-    if (x < range::above) return (HELD)(sizeof(HELD) == 8 ? (int64)x : (int64)x);
+    if (x < range::above) return (HELD)(int64)x;
     return sizeof(HELD) == 8 ? (HELD)0x7fffffffffffffffll : (HELD)(int64)(range::above - 1);
 }
 /* To 53 digits so that a later rounding to fewer goes as from x itself: the last one says whether any was lost. */
