@@ -16,8 +16,13 @@ if(SGL_NVCC)
 endif()
 
 # compute_90a: instructions that only sm_90 has. PTX serves the architectures between and after.
-# A sanitized build runs on no GPU: one architecture shows that the kernels compile.
+# A sanitized build runs on no GPU, nor does one for its warnings: one architecture shows that the kernels compile.
 if(SGL_SANITIZE)
+  option(SGL_CUDA_ONE_ARCHITECTURE "Compile the kernels for sm_90a alone" ON)
+else()
+  option(SGL_CUDA_ONE_ARCHITECTURE "Compile the kernels for sm_90a alone" OFF)
+endif()
+if(SGL_CUDA_ONE_ARCHITECTURE)
   set(SGL_CUDA_ARCHITECTURES -gencode=arch=compute_90a,code=sm_90a)
 else()
   set(SGL_CUDA_ARCHITECTURES
