@@ -110,6 +110,17 @@ static sgl_status run_on_paper(sglpass_again *s, sglir_id id, int64_t position)
     return SGL_OK;
 }
 
+/* What the backward works out from what is kept, at the place of its use, keeps that until then. */
+static void keep_for(sglpass_again *s, sglir_id id)
+{
+    const sglir_node *node = sglpass_again_at(s, id);
+    const sglir_id value = node->out_first;
+    const sglpass_again_value *facts = &s->value[value];
+    if (s->node[id].backward || node->out_count != 1 || facts->counted || facts->stored || !facts->there) return;
+    for (uint32_t i = 0; i < node->arg_count; i++)
+        use_at(s, sglir_arg(s->g, node, i), s->last[s->value[value].root], false);
+}
+
 static void count_life(sglpass_again *s, sglir_id value, int64_t from, int64_t last)
 {
     int64_t bytes = sglir_bytes(sglir_type_of(s->g, value));
@@ -125,6 +136,8 @@ sgl_status sglpass_again_peak(sglpass_again *s, int64_t *peak)
     memset(s->change, 0, (size_t)(count + 2) * sizeof *s->change);
     for (int64_t n = 0; n < count; n++)
         if (s->node[region->nodes.data[n]].live) SGLCORE_TRY(run_on_paper(s, region->nodes.data[n], n));
+    for (int64_t n = count - 1; n >= 0; n--)
+        if (s->node[region->nodes.data[n]].live) keep_for(s, region->nodes.data[n]);
     for (int64_t n = 0; n < count; n++) {
         sglir_id id = region->nodes.data[n];
         const sglir_node *node = sglpass_again_at(s, id);

@@ -83,6 +83,20 @@ static bool varies_by_itself(const sglpass_again *s, const sglir_node *node)
     return (sglir_ops[node->op].flags & SGLIR_EFFECT) || node->region_count > 0;
 }
 
+/* What must be kept for the value at least: of a wide one that a kernel works out on the way (a cast of a narrow
+ * one, a number of each row spread over the row) what it is worked out from. */
+static double least_bytes(const sglpass_again *s, const sglir_node *node, sglir_id value)
+{
+    const double own = (double)sglir_bytes(sglir_type_of(s->g, value));
+    double args = 0;
+    if (!is_cheap(node) || node->arg_count == 0) return own;
+    for (uint32_t i = 0; i < node->arg_count; i++) {
+        const sglir_id arg = sglir_arg(s->g, node, i);
+        if (s->value[arg].varies && sglpass_again_maker(s, arg) != SGLIR_NONE) args += s->value[arg].least;
+    }
+    return args < own ? args : own;
+}
+
 static sgl_status look_down(sglpass_again *s, sglir_id id, int64_t position)
 {
     const sglir_node *node = sglpass_again_at(s, id);
@@ -108,22 +122,32 @@ static sgl_status look_down(sglpass_again *s, sglir_id id, int64_t position)
         bool view = sglpass_again_shows(node) && sglpass_again_maker(s, sglir_arg(s->g, node, 0)) != SGLIR_NONE;
         s->value[value] = (sglpass_again_value){ .varies = varies, .root = value };
         if (view) s->value[value].root = s->value[sglir_arg(s->g, node, 0)].root;
+        s->value[value].least = least_bytes(s, node, value);
     }
     return SGL_OK;
 }
 
 /* ---- up: what the backward reads, and who reads it ---------------------------------------------------------------- */
 
+/* The backward works it out itself, from less than it has bytes. */
+static bool is_handed_down(const sglpass_again *s, const sglir_node *node)
+{
+    const sglpass_again_value *value = &s->value[node->out_first];
+    return node->out_count == 1 && value->needed && !value->whole && !value->leaves &&
+           value->least < (double)sglir_bytes(sglir_type_of(s->g, node->out_first));
+}
+
 static sgl_status look_up(sglpass_again *s, sglir_id id)
 {
     const sglir_node *node = sglpass_again_at(s, id);
     bool backward = s->node[id].backward, outside = sglpass_again_outside(node);
+    const bool handed_down = !backward && is_handed_down(s, node);
     const sglpass_again_value *view = sglpass_again_shows(node) ? &s->value[node->out_first] : NULL;
     SGLCORE_TRY(sglpass_again_uses(s, id));
     for (int64_t i = 0; i < s->uses.count; i++) {
         sglpass_again_value *used = &s->value[s->uses.data[i]];
         if (outside || (view != NULL && view->counted)) used->counted = true;
-        if (backward || (view != NULL && view->needed)) used->needed = true;
+        if (backward || handed_down || (view != NULL && view->needed)) used->needed = true;
         if (backward && outside) used->whole = true;
         if (view != NULL && view->whole) used->whole = true;
         if (view != NULL && view->leaves) used->leaves = true;
