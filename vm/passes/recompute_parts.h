@@ -21,8 +21,8 @@ typedef struct sglpass_again_value {
     bool again;  /* chosen: not kept, made again */
     bool stale;  /* not there any more, because of what was chosen */
     bool counted;  /* it has bytes of its own in memory: all values */
-    sglir_id root;  /* the value under reshapes: all values */
-    double least;   /* bytes: its own, or of what a kernel works it out from, where those are fewer: all values */
+    sglir_id root; /* the value under reshapes: all values */
+    double least;  /* bytes: its own, or of what a kernel works it out from, where those are fewer: all values */
 } sglpass_again_value;
 
 typedef struct sglpass_again_node {
