@@ -144,6 +144,12 @@ done
     plan --mesh pp=4 --set layers=12 --set batch=10 --set plan.micro=5 --set plan.schedule=interleaved --set plan.chunks=3 --rank 3
     says out 'all 4 ranks come to the end of a step, on paper'
     grep -q '^  adamw.m/blocks.11.attn.wq  *state  *f32\[16,16\]' out || fail "the last chunk is on the last stage"
+    # Of the norm that gradients are clipped by each stage hands over one number to each other, however many its terms are; beside
+    # them one activation and one gradient for each micro-batch.
+    for layers in 8 24; do
+        plan --mesh pp=8 --set layers=$layers --set batch=8 --set plan.micro=4 --set plan.schedule=1f1b --rank 3
+        grep -q '^  send  *over pp  *8 ranks  *15 times' out || fail "$layers layers: $(grep '^  send' out), not 2 * 4 + 7"
+    done
     run 1 plan "$LLAMA" $TINY $FOUR --set plan.schedule=interleaved --set plan.chunks=4
     says err 'pp = 2 stages of chunks = 4 are 8' 'modules to cut between'
     run 1 plan "$LLAMA" $TINY $FOUR --set plan.schedule=1f1b --set plan.cut=blocks.7

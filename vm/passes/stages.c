@@ -13,9 +13,10 @@ static sgl_status prepare(sglpass_stages *s)
     const sglir_graph *g = s->from;
     s->module = sglcore_arena_alloc(&s->arena, (size_t)g->nodes.count * sizeof *s->module);
     s->chain = sglcore_arena_alloc(&s->arena, (size_t)g->nodes.count * sizeof *s->chain);
+    s->meeting = sglcore_arena_alloc(&s->arena, (size_t)g->nodes.count * sizeof *s->meeting);
     s->place = sglcore_arena_alloc(&s->arena, (size_t)g->values.count * sizeof *s->place);
     s->loop_of = sglcore_arena_alloc(&s->arena, (size_t)g->regions.count * sizeof *s->loop_of);
-    return s->module && s->chain && s->place && s->loop_of ? SGL_OK : SGL_OUT_OF_MEMORY;
+    return s->module && s->chain && s->meeting && s->place && s->loop_of ? SGL_OK : SGL_OUT_OF_MEMORY;
 }
 
 /* Whether the session has states on some of the stages: then what comes after must leave them there. */
@@ -48,6 +49,8 @@ static sgl_status stage_graph(const sglpass_context *context, const sglir_graph 
     if (status == SGL_OK && any) status = sglpass_stages_emit(&s, here, out);
     sglcore_vec_free(s.env, &s.loops);
     sglcore_vec_free(s.env, &s.carries);
+    sglcore_vec_free(s.env, &s.meetings);
+    sglcore_vec_free(s.env, &s.terms);
     sglcore_arena_free(&s.arena);
     return status;
 }

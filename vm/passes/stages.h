@@ -3,8 +3,8 @@
  *
  * stages_cut.c cuts the forward into chunks by module, chunk c standing on stage c % stages; stages_assign.c says of
  * each node where it is made, stages_apart.c what of a backward may wait; stages_order.c orders the stages' turns as a
- * schedule says; stages_emit.c walks that order once to learn who wants what, and once more to make one rank's graph.
- * Odd invariant: all of it is worked out alike on every rank, for all stages; only the last walk knows which one is
+ * schedule says; stages_emit.c walks that order once to learn who wants what, and once more to make one rank's graph;
+ * stages_meet.c finds the sums of numbers to which each stage hands over one. Odd invariant: all of it is worked out alike on every rank, for all stages; only the last walk knows which one is
  * here. */
 #ifndef SGLPASS_STAGES_H
 #define SGLPASS_STAGES_H
@@ -33,6 +33,13 @@ typedef struct sglpass_stages_loop {
     uint32_t carry_first; /* into carries, as many as each node has arguments */
 } sglpass_stages_loop;
 
+/* A sum of single elements in which several stages meet (a maximum, a conjunction): each stage that has terms adds them
+ * up, and hands over what they come to. */
+typedef struct sglpass_stages_meeting {
+    sglir_id root;                   /* the node that gives the whole */
+    uint32_t term_first, term_count; /* into terms: values, by stage, those of none last */
+} sglpass_stages_meeting;
+
 typedef struct sglpass_stages {
     const sglpass_context *context;
     sglcore_env *env;
@@ -47,9 +54,12 @@ typedef struct sglpass_stages {
     int32_t *place;   /* per value: in the top region a stage; in an unrolled loop a position: chunk c is c forward,
                         2 * chunks - 1 - c backward, 2 * chunks + c where only gradients of its weights are made; or FREE */
     int32_t *chain;   /* per node of an unrolled loop: 1 + the carry that it adds to, 0: none */
+    int32_t *meeting; /* per node: 1 + the meeting that it is the root of, 0: of none */
     int32_t *loop_of; /* per region: 1 + the unrolled loop whose body it is */
     SGLCORE_VEC(sglpass_stages_loop) loops;
     SGLCORE_VEC(sglpass_stages_carry) carries;
+    SGLCORE_VEC(sglpass_stages_meeting) meetings;
+    SGLCORE_VEC(sglir_id) terms;
     sglcore_arena arena;
 } sglpass_stages;
 
@@ -84,8 +94,12 @@ bool sglpass_stages_known_home(const sglpass_stages *s, const char *name, int64_
  * INVALID_ARGUMENT: the forward has fewer modules than there are chunks, or `cut` names what cannot be. *any: it has
  * some; a graph of none (initial weights) is no model's. */
 sgl_status sglpass_stages_cut(sglpass_stages *s, bool *any);
-/* Finds the loops to unroll, and fills place. */
+/* Finds the loops to unroll, fills place, and finds the meetings. */
 sgl_status sglpass_stages_assign(sglpass_stages *s);
+/* Finds the meetings among values that several stages meet in (met, a byte per value), used so often (per value). */
+sgl_status sglpass_stages_meet(sglpass_stages *s, const uint8_t *met, const uint32_t *uses);
+/* How many terms of one place stand there, from the one of that number on. */
+uint32_t sglpass_stages_run(const sglpass_stages *s, const sglpass_stages_meeting *meeting, uint32_t first);
 /* Zero-bubble: moves what may wait of the backward in an unrolled loop's body to the positions for weights. */
 sgl_status sglpass_stages_set_apart(sglpass_stages *s, const sglir_region *body);
 /* All turns (of each micro-batch one forward and one backward on each chunk, under zero-bubble one for weights, too),

@@ -427,5 +427,5 @@ sgl_status sglpass_stages_assign(sglpass_stages *s)
     find_wishes(s, wanted);
     SGLCORE_TRY(place_inputs(s, wanted));
     place_top(s, bound);
-    return SGL_OK;
+    return sglpass_stages_meet(s, bound, uses);
 }

@@ -9,205 +9,10 @@
 #include <string.h>
 
 #include "core/broken.h"
-#include "passes/stages.h"
+#include "passes/stages_emit.h"
 
-typedef struct event {
-    double time;
-    bool is_turn; /* false: what the turn has made is handed over */
-    int64_t turn;
-} event;
-
-typedef struct emitter {
-    sglpass_stages *s;
-    const sglir_graph *from;
-    sglir_graph *to;
-    sglir_rewrite rewrite;
-    int here;
-    bool marks;       /* the first walk */
-    int64_t row;      /* values of the old graph and sums by stage: as many per micro-batch */
-    uint64_t *wanted; /* per micro-batch and value: a bit per stage */
-    sglir_id *map;    /* per micro-batch and value: of the new graph */
-    sglir_id *sums;   /* per carry: what this stage has added up */
-    int64_t number;   /* of the value that was handed over last */
-    uint32_t turn;    /* of the nodes that are made now */
-    uint32_t taken;   /* turns of this stage */
-    sglpass_stages_turn *turns;
-    int64_t turn_count;
-    event *events;
-} emitter;
-
-typedef struct place {
-    emitter *e;
-    int64_t micro;
-    int stage;
-} place;
-
-static bool is_top(const emitter *e, sglir_id value)
-{
-    return e->s->loop_of[sglir_value_at(e->from, value)->region] == 0;
-}
-static sglir_id sum_at(const emitter *e, int64_t carry, int stage)
-{
-    return (sglir_id)(e->from->values.count + carry * e->s->stages + stage);
-}
-static int stage_of(const emitter *e, sglir_id value)
-{
-    int32_t at = e->s->place[value];
-    return at < 0 || is_top(e, value) ? at : sglpass_stage_of(e->s, at);
-}
-static const sglir_node *loop_at(const emitter *e, sglir_id node)
-{
-    const sglir_node *at = sglir_node_at(e->from, node);
-    return at->op == SGLIR_OP_SCAN && e->s->loop_of[sglir_body(at)] != 0 ? at : NULL;
-}
-/* The carry that an unrolled loop gives back as this value, NULL: it does not. */
-static sglpass_stages_carry *carry_of(const emitter *e, sglir_id value)
-{
-    sglir_id node = sglir_value_at(e->from, value)->node;
-    const sglir_node *loop = node == SGLIR_NONE ? NULL : loop_at(e, node);
-    if (!loop) return NULL;
-    const sglpass_stages_loop *at = &e->s->loops.data[e->s->loop_of[sglir_body(loop)] - 1];
-    return &e->s->carries.data[at->carry_first + (value - loop->out_first)];
-}
-
-/* What the loop does in the micro-batch's turns. */
-static const sglir_region *body_at(const emitter *e, const sglpass_stages_loop *loop, int64_t micro)
-{
-    const sglir_node *node = sglir_node_at(e->from, loop->nodes[sglpass_stretch_of(e->s, micro)]);
-    return &e->from->regions.data[sglir_body(node)];
-}
-
-/* Which value of which micro-batch is meant. */
-static sglir_id meant(const emitter *e, sglir_id value, int64_t *micro)
-{
-    const sglpass_stages_carry *carry = carry_of(e, value);
-    if (carry && !carry->chained) {
-        value = carry->result;
-        *micro = e->s->micro - 1;
-    }
-    if (is_top(e, value)) *micro = 0;
-    return value;
-}
-
-/* Each node that adds to the carry, in the body's order. */
-static void each_link(emitter *e, const sglpass_stages_carry *carry,
-                      void (*visit)(emitter *e, sglir_id node, int64_t micro, int stage), int64_t micro, int stage)
-{
-    const int32_t number = (int32_t)(carry - e->s->carries.data) + 1;
-    const sglir_node *loop = sglir_node_at(e->from, sglir_value_at(e->from, carry->out)->node);
-    const sglir_region *body = body_at(e, &e->s->loops.data[e->s->loop_of[sglir_body(loop)] - 1], micro);
-    for (int64_t i = 0; i < body->nodes.count; i++) {
-        if (e->s->chain[body->nodes.data[i]] == number) visit(e, body->nodes.data[i], micro, stage);
-    }
-}
-
-/* ---- who wants what --------------------------------------------------------------------------------------------------------- */
-
-static void want(void *user, sglir_id value);
-
-static void want_uses(emitter *e, sglir_id node, int64_t micro, int stage)
-{
-    place at = { e, micro, stage };
-    sglpass_stages_each_use(e->s, node, want, &at);
-}
-
-/* What is of no stage is made here, too, and wants what it is made of. */
-static void want(void *user, sglir_id value)
-{
-    place at = *(place *)user;
-    emitter *e = at.e;
-    value = meant(e, value, &at.micro);
-    uint64_t *wanted = &e->wanted[at.micro * e->row + value];
-    if (*wanted >> at.stage & 1) return;
-    *wanted |= (uint64_t)1 << at.stage;
-    const sglpass_stages_carry *carry = carry_of(e, value);
-    sglir_id maker = sglir_value_at(e->from, value)->node;
-    if (e->s->place[value] >= 0 || maker == SGLIR_NONE) return;
-    if (carry == NULL) {
-        want_uses(e, maker, at.micro, at.stage);
-        return;
-    }
-    place first = { e, 0, at.stage };
-    want(&first, carry->first);
-    for (int64_t m = 0; m < e->s->micro; m++) each_link(e, carry, want_uses, m, at.stage);
-}
-
-/* ---- making ------------------------------------------------------------------------------------------------------------------- */
-
-static sglir_id take(emitter *e, sglir_id value, int64_t micro);
-
-static void take_use(void *user, sglir_id value)
-{
-    place *at = user;
-    take(at->e, value, at->micro);
-}
-
-static sglir_id zeros(emitter *e, const sglir_type *type)
-{
-    int64_t layout[SGLIR_AXIS_COUNT];
-    bool split = false;
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
-        layout[axis] = type->sharded[axis];
-        split = split || layout[axis] >= 0;
-    }
-    const sglir_named attrs[] = { SGLIR_F("value", 0), SGLIR_I("dtype", type->dtype),
-                                  SGLIR_I("partial", type->partial) };
-    const sglir_named wide[] = { SGLIR_INTS("dims", type->rank, type->dims),
-                                 SGLIR_INTS("layout", SGLIR_AXIS_COUNT, layout) };
-    sglir_id zero = sglir_emit(e->to, SGLIR_OP_CONSTANT, NULL, 0, attrs, 3, NULL);
-    return type->rank == 0 ? zero : sglir_emit(e->to, SGLIR_OP_BROADCAST, &zero, 1, wide, split ? 2 : 1, NULL);
-}
-
-/* What this stage adds to, as the node's first argument. The sum as it began is taken by one stage alone. */
-static void begin_sum(emitter *e, sglir_id node, int64_t micro)
-{
-    const sglpass_stages_carry *carry = &e->s->carries.data[e->s->chain[node] - 1];
-    sglir_id *sum = &e->sums[e->s->chain[node] - 1];
-    bool first = carry->home == SGLPASS_STAGES_FREE || carry->home == e->here;
-    if (*sum == SGLIR_NONE && first) *sum = take(e, carry->first, 0);
-    sglir_set_origin_made(e->to, e->from, node, "stages");
-    if (*sum == SGLIR_NONE) *sum = zeros(e, sglir_type_of(e->from, carry->first));
-    e->map[micro * e->row + sglir_arg(e->from, sglir_node_at(e->from, node), 0)] = *sum;
-}
-
-static void make(emitter *e, sglir_id node, int64_t micro, int stage)
-{
-    place at = { e, micro, stage };
-    sglpass_stages_each_use(e->s, node, take_use, &at);
-    if (e->s->chain[node]) begin_sum(e, node, micro);
-    e->rewrite.map = e->map + micro * e->row;
-    sglir_copy_node(&e->rewrite, node);
-    if (e->to->status == SGL_OK) e->to->nodes.data[e->to->nodes.count - 1].turn = e->turn;
-    if (e->s->chain[node]) e->sums[e->s->chain[node] - 1] = e->rewrite.map[sglir_node_at(e->from, node)->out_first];
-}
-
-static sglir_id make_free(emitter *e, sglir_id value, int64_t micro)
-{
-    const sglpass_stages_carry *carry = carry_of(e, value);
-    sglir_id maker = sglir_value_at(e->from, value)->node;
-    if (maker == SGLIR_NONE) { /* which turn of its stretch it is */
-        const int64_t first = e->s->stretches.at[sglpass_stretch_of(e->s, micro)].first;
-        return sglir_constant(e->to, SGL_I64, (double)(micro - first));
-    }
-    if (carry == NULL) {
-        make(e, maker, micro, e->here);
-        return e->map[micro * e->row + value];
-    }
-    for (int64_t m = 0; m < e->s->micro; m++) each_link(e, carry, make, m, e->here);
-    sglir_id sum = e->sums[carry - e->s->carries.data];
-    return sum == SGLIR_NONE ? take(e, carry->first, 0) : sum;
-}
-
-/* The value, also where nodes of this micro-batch look for it. */
-static sglir_id take(emitter *e, sglir_id asked, int64_t asked_micro)
-{
-    int64_t micro = asked_micro;
-    sglir_id value = meant(e, asked, &micro), *have = &e->map[micro * e->row + value];
-    if (e->to->status != SGL_OK) return SGLIR_NONE;
-    if (*have == SGLIR_NONE && e->s->place[value] < 0) *have = make_free(e, value, micro);
-    e->map[asked_micro * e->row + asked] = *have;
-    return *have; /* of a value that was neither made nor handed over, the copy of its user says so */
-}
+typedef sglpass_stages_emitter emitter;
+typedef sglpass_stages_event event;
 
 /* ---- handing over --------------------------------------------------------------------------------------------------------------- */
 
@@ -245,7 +50,24 @@ static void hand_results(emitter *e, sglir_id id, int64_t micro)
     sglir_set_origin_made(e->to, e->from, id, "stages");
     for (uint32_t r = 0; r < node->out_count && e->s->chain[id] == 0; r++) {
         sglir_id value = node->out_first + r;
-        if (e->s->place[value] >= 0) hand(e, micro * e->row + value, sglir_type_of(e->from, value), stage_of(e, value));
+        if (e->s->place[value] >= 0)
+            hand(e, micro * e->row + value, sglir_type_of(e->from, value), sglpass_stage_at(e, value));
+    }
+}
+
+/* Of a meeting, what each stage's terms come to, to each other stage that wants the whole. */
+static void hand_parts(emitter *e, const sglpass_stages_meeting *meeting)
+{
+    uint32_t count;
+    for (uint32_t i = 0; i < meeting->term_count; i += count) {
+        const sglir_id term = e->s->terms.data[meeting->term_first + i];
+        const int32_t stage = e->s->place[term];
+        count = sglpass_stages_run(e->s, meeting, i);
+        if (stage < 0 || count == 1) continue; /* a single term is handed over as it is */
+        const sglir_id key = sglpass_part_at(e, meeting, stage);
+        if (stage == e->here && e->wanted[key] != 0) e->map[key] = sglpass_stages_add_up(e, meeting, i, count);
+        sglir_set_origin_made(e->to, e->from, meeting->root, "stages");
+        hand(e, key, sglir_type_of(e->from, term), stage);
     }
 }
 
@@ -282,7 +104,7 @@ static void visit_input(emitter *e, sglir_id id)
         hand_results(e, id, 0);
         return;
     }
-    if (e->map[input->out_first] == SGLIR_NONE) make(e, id, 0, e->here);
+    if (e->map[input->out_first] == SGLIR_NONE) sglpass_stages_make(e, id, 0);
     if (e->to->status == SGL_OK) sglir_set_home(e->to, sglir_value_at(e->to, e->map[input->out_first])->node, home);
     hand_results(e, id, 0);
 }
@@ -292,10 +114,11 @@ static void visit_node(emitter *e, sglir_id id)
     const sglir_node *node = sglir_node_at(e->from, id);
     int32_t stage = node->out_count > 0 ? e->s->place[node->out_first] : SGLPASS_STAGES_FREE;
     if (e->marks) {
-        if (stage >= 0) want_uses(e, id, 0, stage);
+        if (stage >= 0) sglpass_stages_want_uses(e, id, 0, stage);
         return;
     }
-    if (stage == e->here && e->map[node->out_first] == SGLIR_NONE) make(e, id, 0, e->here);
+    if (e->s->meeting[id] > 0) hand_parts(e, &e->s->meetings.data[e->s->meeting[id] - 1]);
+    if (stage == e->here && e->map[node->out_first] == SGLIR_NONE) sglpass_stages_make(e, id, 0);
     hand_results(e, id, 0);
 }
 
@@ -306,8 +129,8 @@ static void visit_turn(emitter *e, const sglir_region *body, const sglpass_stage
     for (int64_t i = 0; i < body->nodes.count; i++) {
         sglir_id id = body->nodes.data[i];
         if (e->s->place[sglir_node_at(e->from, id)->out_first] != turn->position) continue;
-        if (e->marks && !hands) want_uses(e, id, turn->micro, turn->stage);
-        if (!e->marks && !hands) make(e, id, turn->micro, turn->stage);
+        if (e->marks && !hands) sglpass_stages_want_uses(e, id, turn->micro, turn->stage);
+        if (!e->marks && !hands) sglpass_stages_make(e, id, turn->micro);
         if (!e->marks && hands) hand_results(e, id, turn->micro);
     }
     e->turn = 0; /* what is sent and received is of none */
@@ -319,7 +142,7 @@ static void close_carry(emitter *e, int64_t c)
     const sglpass_stages_carry *carry = &e->s->carries.data[c];
     const sglir_type *type = sglir_type_of(e->from, carry->first);
     for (int stage = 0; stage < e->s->stages; stage++) {
-        int64_t key = sum_at(e, c, stage);
+        int64_t key = sglpass_sum_at(e, c, stage);
         if ((carry->at >> stage & 1) == 0 || stage == carry->home) continue;
         if (e->marks) {
             e->wanted[key] |= (uint64_t)1 << carry->home;
@@ -350,12 +173,11 @@ static void visit_loop(emitter *e, const sglir_node *node)
     if (node != sglir_node_at(e->from, loop->nodes[0])) return;
     for (uint32_t i = 0; i < node->arg_count && e->marks; i++) {
         const sglpass_stages_carry *carry = &e->s->carries.data[loop->carry_first + i];
-        place home = { e, 0, carry->home };
-        if (carry->home >= 0 && carry->chained) want(&home, carry->first);
+        if (carry->home >= 0 && carry->chained) sglpass_stages_want(e, carry->first, 0, carry->home);
     }
     for (int64_t i = 0; i < 2 * e->turn_count; i++) {
         const sglpass_stages_turn *turn = &e->turns[e->events[i].turn];
-        visit_turn(e, body_at(e, loop, turn->micro), turn, !e->events[i].is_turn);
+        visit_turn(e, sglpass_body_at(e, loop, turn->micro), turn, !e->events[i].is_turn);
     }
     for (uint32_t i = 0; i < node->arg_count; i++) {
         const sglpass_stages_carry *carry = &e->s->carries.data[loop->carry_first + i];
@@ -369,7 +191,7 @@ static void visit_all(emitter *e)
 {
     const sglir_region *top = &e->from->regions.data[0];
     for (int64_t i = 0; i < top->nodes.count && e->to->status == SGL_OK; i++) {
-        const sglir_node *loop = loop_at(e, top->nodes.data[i]);
+        const sglir_node *loop = sglpass_loop_at(e, top->nodes.data[i]);
         if (loop)
             visit_loop(e, loop);
         else if (sglir_node_at(e->from, top->nodes.data[i])->op == SGLIR_OP_INPUT)
@@ -395,12 +217,11 @@ static void visit_outputs(emitter *e)
         const sglir_output *output = &e->from->outputs.data[i];
         int only = output_stage(e, output);
         for (int stage = 0; stage < e->s->stages; stage++) {
-            place at = { e, 0, stage };
             if (only >= 0 && stage != only) continue;
-            if (e->marks) want(&at, output->value);
+            if (e->marks) sglpass_stages_want(e, output->value, 0, stage);
             if (e->marks || stage != e->here) continue;
             sglir_output_add(e->to, output->role, sglcore_string(e->from->strings, output->name),
-                             take(e, output->value, 0));
+                             sglpass_stages_take(e, output->value, 0));
         }
     }
 }
@@ -441,7 +262,7 @@ sgl_status sglpass_stages_emit(sglpass_stages *s, int here, sglir_graph **out)
     SGLCORE_TRY(sglir_rewrite_begin(s->env, s->from, "stages", NULL, &e.rewrite));
     sglir_id *own = e.rewrite.map;
     e.to = e.rewrite.to;
-    e.row = s->from->values.count + s->carries.count * s->stages;
+    e.row = s->from->values.count + (s->carries.count + s->meetings.count) * s->stages;
     sglir_stick(e.to, prepare(&e));
     for (int walk = 0; walk < 2 && e.to->status == SGL_OK; walk++) {
         e.marks = walk == 0;
@@ -449,5 +270,6 @@ sgl_status sglpass_stages_emit(sglpass_stages *s, int here, sglir_graph **out)
         visit_outputs(&e);
     }
     e.rewrite.map = own;
+    sglcore_vec_free(s->env, &e.due);
     return sglir_rewrite_end(&e.rewrite, false, out);
 }
