@@ -190,8 +190,9 @@ static const char *fault_of_ranges(const sglexec_exchange *x, int ranks, int pla
 /* Of each by itself, and of all their bytes together. Members are not held against one another: comm.h. */
 static const char *fault_of_members(const sglexec_exchange *x, int ranks, int place)
 {
-    int64_t all = 0;
-    if (x->kind != SGLEXEC_REDUCE_SCATTER && x->kind != SGLEXEC_ALL_GATHER)
+    int64_t all = 0, all_in = 0;
+    const bool turns = x->kind == SGLEXEC_ALL_TO_ALL;
+    if (x->kind != SGLEXEC_REDUCE_SCATTER && x->kind != SGLEXEC_ALL_GATHER && !turns)
         return "an exchange of this kind has no members";
     if (x->member_count < 0 || !x->members) return "there are no members";
     for (int i = 0; i < x->member_count; i++) {
@@ -199,12 +200,15 @@ static const char *fault_of_members(const sglexec_exchange *x, int ranks, int pl
         one.from = x->members[i].from;
         one.to = x->members[i].to;
         one.counts = x->members[i].counts;
-        if (!one.counts) return "a member has no counts";
+        one.counts_in = x->members[i].counts_in;
+        if (!one.counts || (turns && !one.counts_in)) return "a member has no counts";
         const char *fault = fault_of_ranges(&one, ranks, place);
         if (fault) return fault;
         const sgl_dtype dtype = (sgl_dtype)x->dtype;
         const int64_t bytes = sglcore_dtype_bytes(dtype, total_of(one.counts, 0, ranks, dtype));
-        if (__builtin_add_overflow(all, bytes, &all)) return "the bytes of all members are beyond 2^63";
+        const int64_t bytes_in = turns ? sglcore_dtype_bytes(dtype, total_of(one.counts_in, 0, ranks, dtype)) : 0;
+        if (__builtin_add_overflow(all, bytes, &all) || __builtin_add_overflow(all_in, bytes_in, &all_in))
+            return "the bytes of all members are beyond 2^63";
     }
     return NULL;
 }
@@ -244,7 +248,7 @@ uint64_t sglcomm_signature(const sglexec_group *group, const sglexec_exchange *x
     int64_t facts[5] = { pair ? SGLEXEC_SEND : x->kind, x->dtype, reduces ? x->reduction : 0,
                          x->kind == SGLEXEC_BROADCAST ? x->peer : 0, 0 };
     if (x->member_count > 0) {
-        for (int i = 0; i < x->member_count; i++) {
+        for (int i = 0; i < x->member_count && x->kind != SGLEXEC_ALL_TO_ALL; i++) {
             const uint64_t counts =
                 sglcore_hash_bytes(x->members[i].counts, (size_t)group->count * sizeof(int64_t)).low;
             facts[4] = (int64_t)((uint64_t)facts[4] * UINT64_C(0x9E3779B97F4A7C15) + counts);

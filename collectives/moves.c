@@ -35,19 +35,19 @@ static int members_of(const sglexec_exchange *x) { return x->member_count > 0 ? 
 
 static sglexec_member member_of(const sglexec_exchange *x, int member)
 {
-    return x->member_count > 0 ? x->members[member] : (sglexec_member){ x->from, x->to, x->counts };
+    return x->member_count > 0 ? x->members[member] : (sglexec_member){ x->from, x->to, x->counts, x->counts_in };
 }
 
-/* Bytes of the member's part of a place, and of those before it. */
-static int64_t part_bytes(const sglexec_exchange *x, const sglexec_member *m, int place)
+/* Bytes of the member's part of a place, and of those before it: of its counts, or its counts_in. */
+static int64_t part_bytes(const sglexec_exchange *x, const int64_t *counts, int place)
 {
-    return (m->counts ? m->counts[place] : x->count) * size_of(x);
+    return (counts ? counts[place] : x->count) * size_of(x);
 }
 
-static int64_t bytes_before(const sglexec_exchange *x, const sglexec_member *m, int place)
+static int64_t bytes_before(const sglexec_exchange *x, const int64_t *counts, int place)
 {
     int64_t bytes = 0;
-    for (int p = 0; p < place; p++) bytes += part_bytes(x, m, p);
+    for (int p = 0; p < place; p++) bytes += part_bytes(x, counts, p);
     return bytes;
 }
 
@@ -82,7 +82,7 @@ static void gather_blocks(sglexec_group *g)
         const sglexec_member m = member_of(x, i);
         char *to = m.to;
         for (int p = 0; p < g->count; p++) {
-            const int64_t bytes = part_bytes(x, &m, p);
+            const int64_t bytes = part_bytes(x, m.counts, p);
             copy(to, g->staging + g->out_at[p], bytes);
             to += bytes;
             g->out_at[p] += bytes;
@@ -96,8 +96,8 @@ static void fill_block(sglexec_group *g)
     unsigned char *block = g->staging;
     for (int i = 0; i < members_of(x); i++) {
         const sglexec_member m = member_of(x, i);
-        copy(block, m.from, part_bytes(x, &m, g->place));
-        block += part_bytes(x, &m, g->place);
+        copy(block, m.from, part_bytes(x, m.counts, g->place));
+        block += part_bytes(x, m.counts, g->place);
     }
 }
 
@@ -157,15 +157,21 @@ static unsigned char *slot_of(const sglexec_group *g, int64_t row, int place)
     return g->staging + ((row & 1) * (g->count - 1) + distance - 1) * g->piece_bytes;
 }
 
-/* Gathers and what is handed out in parts: the member whose rows come next out of this rank, or into it. */
+/* Whether each member's parts are exchanged by themselves, in pairs; sums and gathers, unless they are small, and turns. */
+static bool is_by_members(const sglexec_exchange *x)
+{
+    return x->kind == SGLEXEC_REDUCE_SCATTER || x->kind == SGLEXEC_ALL_GATHER || x->kind == SGLEXEC_ALL_TO_ALL;
+}
+
+/* The member whose rows come next out of this rank, or into it. */
 static void enter_member(sglexec_group *g, bool out)
 {
     sglcomm_run *run = &g->run;
     const sglexec_exchange *x = &run->exchange;
     const sglexec_member m = member_of(x, out ? run->out.member : run->in.member);
-    const bool gathers = x->kind == SGLEXEC_ALL_GATHER;
+    const bool gathers = x->kind == SGLEXEC_ALL_GATHER, turns = x->kind == SGLEXEC_ALL_TO_ALL;
     int64_t *at = out ? g->out_at : g->in_at;
-    lay_counts(at, m.counts, x->count, g->count, size_of(x));
+    lay_counts(at, turns && !out ? m.counts_in : m.counts, x->count, g->count, size_of(x));
     const int64_t own = at[g->place + 1] - at[g->place];
     if (out) {
         run->now.out = gathers ? (unsigned char *)m.to + at[g->place] : (unsigned char *)(uintptr_t)m.from;
@@ -173,7 +179,7 @@ static void enter_member(sglexec_group *g, bool out)
         run->now.rows_out = rows_of(g, true);
     } else {
         run->now.in = m.to;
-        run->now.in_alike = gathers ? -1 : own;
+        run->now.in_alike = gathers || turns ? -1 : own;
         run->now.rows_in = rows_of(g, false);
     }
 }
@@ -230,7 +236,7 @@ static void reduce_row(sglexec_group *g, const sglcomm_piece *last)
     const sglexec_exchange *x = &g->run.exchange;
     const sglexec_member m = member_of(x, last->member);
     const bool in_all = x->kind == SGLEXEC_ALL_REDUCE; /* the parts of which are no counts */
-    const int64_t own = in_all ? g->out_at[g->place] : bytes_before(x, &m, g->place);
+    const int64_t own = in_all ? g->out_at[g->place] : bytes_before(x, m.counts, g->place);
     unsigned char *to = in_all ? g->run.now.in : m.to;
     for (int p = 0; p < g->count; p++)
         g->sources[p] = p == g->place ? (const unsigned char *)m.from + own + last->before : slot_of(g, last->row, p);
@@ -271,21 +277,18 @@ static bool lay(sglexec_group *g)
         lay_parts(g->out_at, x->count, n, size);
         lay_parts(g->in_at, x->count, n, size);
         return false;
-    case SGLEXEC_REDUCE_SCATTER: return false; /* member by member */
+    case SGLEXEC_REDUCE_SCATTER:
+    case SGLEXEC_ALL_TO_ALL: return false; /* member by member */
     case SGLEXEC_ALL_GATHER:
         g->in_at[0] = 0;
         for (int p = 0; p < n; p++) {
             g->in_at[p + 1] = g->in_at[p];
             for (int i = 0; i < members_of(x); i++) {
                 const sglexec_member m = member_of(x, i);
-                g->in_at[p + 1] += part_bytes(x, &m, p);
+                g->in_at[p + 1] += part_bytes(x, m.counts, p);
             }
         }
         return g->in_at[n] <= SGLCOMM_SMALL;
-    case SGLEXEC_ALL_TO_ALL:
-        lay_counts(g->out_at, x->counts, x->count, n, size);
-        lay_counts(g->in_at, x->counts_in, x->count, n, size);
-        return false;
     case SGLEXEC_BROADCAST:
         lay_parts(g->out_at, x->count, n, size);
         lay_parts(g->in_at, x->count, n, size);
@@ -300,9 +303,12 @@ static int64_t own_in(const sglexec_group *g) { return g->in_at[g->place + 1] - 
 static void copy_members(sglexec_group *g)
 {
     const sglexec_exchange *x = &g->run.exchange;
+    const bool turns = x->kind == SGLEXEC_ALL_TO_ALL;
     for (int i = 0; i < members_of(x); i++) {
         const sglexec_member m = member_of(x, i);
-        copy((char *)m.to + bytes_before(x, &m, g->place), m.from, part_bytes(x, &m, g->place));
+        const char *from = (const char *)m.from + (turns ? bytes_before(x, m.counts, g->place) : 0);
+        const int64_t before = bytes_before(x, turns ? m.counts_in : m.counts, g->place);
+        copy((char *)m.to + before, from, part_bytes(x, m.counts, g->place));
     }
 }
 
@@ -317,10 +323,8 @@ void sglcomm_moves_begin(sglexec_group *g)
         fill_block(g);
     else if (run->now.doubling)
         copy(g->staging, x->from, own_in(g));
-    else if (x->kind == SGLEXEC_ALL_GATHER || (g->count == 1 && x->kind == SGLEXEC_REDUCE_SCATTER))
+    else if (is_by_members(x) && (x->kind != SGLEXEC_REDUCE_SCATTER || g->count == 1))
         copy_members(g);
-    else if (x->kind == SGLEXEC_ALL_TO_ALL)
-        copy((char *)x->to + g->in_at[g->place], (const char *)x->from + g->out_at[g->place], own_in(g));
     else if (x->kind == SGLEXEC_BROADCAST && x->peer == g->place)
         copy(x->to, x->from, g->in_at[g->count]);
     else if (g->count == 1 && x->kind == SGLEXEC_ALL_REDUCE)
@@ -336,7 +340,7 @@ void sglcomm_moves_phase(sglexec_group *g)
     run->rows_in = 0;
     if (now->doubling) return;
     *now = (sglcomm_phase){ .only_to = -1, .only_from = -1, .deaf = -1, .out_alike = -1, .in_alike = -1, .in = x->to };
-    if (x->kind == SGLEXEC_REDUCE_SCATTER || x->kind == SGLEXEC_ALL_GATHER) {
+    if (is_by_members(x)) {
         now->reduces = x->kind == SGLEXEC_REDUCE_SCATTER;
         enter_member(g, true);
         enter_member(g, false);

@@ -18,8 +18,10 @@ for codec in bf16:0.5:1 int8:0.3125:2; do
     says out '~residual/embed.weight' '~residual/norm.weight' 'all_to_all'
     awk -v sent="$(sent)" -v whole="$whole" -v ratio="${codec#*:}" \
         'BEGIN { d = sent / whole / ratio; exit !(d > 0.9 && d < 1.1) }' || fail "$codec: $(sent) bytes of $whole"
-    # What comes back is gathered for all gradients together, of each kind of code.
-    grep -q "all_gather.* $many times" out && [ "$(grep -c all_gather out)" -eq 1 ] || fail "$codec: gathers are not merged"
+    # What goes is turned, and what comes back gathered, for all gradients together, of each kind of code.
+    for exchange in all_to_all all_gather; do
+        grep -q "$exchange.* $many times" out && [ "$(grep -c $exchange out)" -eq 1 ] || fail "$codec: $exchange is not merged"
+    done
 done
 
 run 1 plan "$LLAMA" --mesh dp=2 --set plan.compress=int7

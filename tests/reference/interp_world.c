@@ -163,16 +163,16 @@ static void scatter(const interp_rank *r, const interp_call *call, uint32_t i, s
     interp_tensor_free(&sum);
 }
 
-/* Of every rank its part for this one: rows of dimension 1, from a range where that is whole, else from this rank's place. */
-static void all_to_all(const interp_rank *r, const interp_call *call, sglplan_axes axes, interp_tensor *result)
+/* Of argument i, of every rank its part for this one: rows of dimension 1, from a range where that is whole, else from this rank's
+ * place. */
+static void all_to_all(const interp_rank *r, uint32_t i, sglplan_axes axes, bool cuts, interp_tensor *result)
 {
     const sglplan *plan = r->world->plan;
-    bool cuts = interp_int(call, "to") == 1;
     int64_t own = sglplan_group_place(plan, axes, r->rank), before = 0, at = 0;
     for (int64_t place = 0; place < own; place++)
-        before += r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->results[0].dims[1];
+        before += r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->results[i].dims[1];
     for (int64_t place = 0; place < sglplan_group_size(plan, axes); place++) {
-        const interp_tensor *theirs = r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->args[0];
+        const interp_tensor *theirs = r->world->calls[sglplan_group_member(plan, axes, r->rank, place)]->args[i];
         int64_t rows = cuts ? result->dims[1] : theirs->dims[1], row = 1;
         for (int d = 2; d < theirs->rank; d++) row *= theirs->dims[d];
         int64_t from = (cuts ? before : own * rows) * row;
@@ -208,6 +208,7 @@ static bool exchange(const interp_rank *r, const interp_call *call)
     sglplan_axes axes = (sglplan_axes)interp_int(call, "axes");
     r->world->calls[r->rank] = call;
     if (!meet(r, axes)) return true;
+    int count;
     bool same = same_exchange(r, call, axes); /* all ranks find the same */
     switch (same ? call->node->op : SGLIR_OP_COUNT) {
     case SGLIR_OP_COUNT: break;
@@ -215,7 +216,11 @@ static bool exchange(const interp_rank *r, const interp_call *call)
     case SGLIR_OP_ALL_GATHER_EACH:
         for (uint32_t i = 0; i < call->node->arg_count; i++) gather(r, i, axes, &call->results[i]);
         break;
-    case SGLIR_OP_ALL_TO_ALL: all_to_all(r, call, axes, &call->results[0]); break;
+    case SGLIR_OP_ALL_TO_ALL: all_to_all(r, 0, axes, interp_int(call, "to") == 1, &call->results[0]); break;
+    case SGLIR_OP_ALL_TO_ALL_EACH:
+        for (uint32_t i = 0; i < call->node->arg_count; i++)
+            all_to_all(r, i, axes, interp_ints(call, "tos", &count)[i] == 1, &call->results[i]);
+        break;
     case SGLIR_OP_RING_SHIFT: shift(r, call, axes, &call->results[0]); break;
     case SGLIR_OP_REDUCE_SCATTER:
     case SGLIR_OP_REDUCE_SCATTER_EACH:

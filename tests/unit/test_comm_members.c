@@ -5,12 +5,14 @@
  * ctest: serial */
 #include "comm_case.h"
 
-enum { MOST_MEMBERS = 24, TURNS = 30 };
+enum { MOST_MEMBERS = 24, TURNS = 45 };
 
 /* The same on every rank. */
 typedef struct many {
     int kind, members;
     int64_t counts[MOST_MEMBERS][LOOP_RANKS];
+    int64_t turned[MOST_MEMBERS][LOOP_RANKS]
+                  [LOOP_RANKS]; /* of all_to_all, in place of counts: elements from row to column */
     bool in_place[MOST_MEMBERS];
 } many;
 
@@ -24,7 +26,8 @@ static uint64_t next(uint64_t *seed)
 static many draw(uint64_t seed, int ranks)
 {
     static const int64_t sizes[] = { 0, 1, 7, 300, 5000, 600000 };
-    many m = { .kind = next(&seed) % 2 ? SGLEXEC_ALL_GATHER : SGLEXEC_REDUCE_SCATTER };
+    static const int kinds[] = { SGLEXEC_ALL_GATHER, SGLEXEC_REDUCE_SCATTER, SGLEXEC_ALL_TO_ALL };
+    many m = { .kind = kinds[next(&seed) % 3] };
     const uint64_t largest = next(&seed) % 8 == 0 ? 6 : 2 + next(&seed) % 4;
     m.members = 1 + (int)(next(&seed) % MOST_MEMBERS);
     for (int i = 0; i < m.members; i++) {
@@ -32,6 +35,9 @@ static many draw(uint64_t seed, int ranks)
         m.in_place[i] = next(&seed) % 3 == 0;
         for (int p = 0; p < ranks; p++) m.counts[i][p] = size / ranks + (p < size % ranks);
         if (next(&seed) % 4 == 0) m.counts[i][next(&seed) % (uint64_t)ranks] = 0;
+        for (int p = 0; p < ranks * ranks && m.kind == SGLEXEC_ALL_TO_ALL; p++)
+            m.turned[i][p / ranks][p % ranks] =
+                next(&seed) % 4 ? (int64_t)(next(&seed) % (uint64_t)(size / ranks + 1)) : 0;
     }
     return m;
 }
@@ -41,6 +47,7 @@ static float element(int rank, int member, int64_t i) { return (float)((rank + 1
 
 typedef struct buffers {
     float *from[MOST_MEMBERS], *to[MOST_MEMBERS];
+    int64_t counts_in[MOST_MEMBERS][LOOP_RANKS];
     sglexec_member members[MOST_MEMBERS];
 } buffers;
 
@@ -51,8 +58,46 @@ static int64_t before(const many *m, int member, int place)
     return count;
 }
 
+static int64_t turned_before(const many *m, int member, int from, int to)
+{
+    int64_t count = 0;
+    for (int p = 0; p < to; p++) count += m->turned[member][from][p];
+    return count;
+}
+
+static void fill_turns(const many *m, int ranks, int rank, buffers *b)
+{
+    for (int i = 0; i < m->members; i++) {
+        const int64_t out = turned_before(m, i, rank, ranks);
+        int64_t in = 0;
+        for (int p = 0; p < ranks; p++) in += b->counts_in[i][p] = m->turned[i][p][rank];
+        b->from[i] = calloc((size_t)out + 1, sizeof(float));
+        b->to[i] = calloc((size_t)in + 1, sizeof(float));
+        for (int64_t e = 0; e < out; e++) b->from[i][e] = element(rank, i, e);
+        b->members[i] = (sglexec_member){ b->from[i], b->to[i], m->turned[i][rank], b->counts_in[i] };
+    }
+}
+
+static bool turns_are_right(const many *m, int ranks, int rank, const buffers *b)
+{
+    for (int i = 0; i < m->members; i++) {
+        const float *to = b->to[i];
+        for (int p = 0; p < ranks; p++) {
+            const int64_t first = turned_before(m, i, p, rank);
+            for (int64_t e = 0; e < m->turned[i][p][rank]; e++)
+                if (*to++ != element(p, i, first + e)) return false;
+        }
+        if (*to != 0) return false; /* behind the end */
+    }
+    return true;
+}
+
 static void fill(const many *m, int ranks, int rank, buffers *b)
 {
+    if (m->kind == SGLEXEC_ALL_TO_ALL) {
+        fill_turns(m, ranks, rank, b);
+        return;
+    }
     const bool gathers = m->kind == SGLEXEC_ALL_GATHER;
     for (int i = 0; i < m->members; i++) {
         const int64_t all = before(m, i, ranks), own = m->counts[i][rank], first = before(m, i, rank);
@@ -65,13 +110,14 @@ static void fill(const many *m, int ranks, int rank, buffers *b)
             (gathers ? small : large)[e] = element(rank, i, gathers ? first + e : e);
         b->from[i] = gathers ? small : large;
         b->to[i] = gathers ? large : small;
-        b->members[i] = (sglexec_member){ b->from[i], b->to[i], m->counts[i] };
+        b->members[i] = (sglexec_member){ b->from[i], b->to[i], m->counts[i], NULL };
     }
 }
 
 static bool is_right(const many *m, int ranks, int rank, const buffers *b)
 {
     const bool gathers = m->kind == SGLEXEC_ALL_GATHER;
+    if (m->kind == SGLEXEC_ALL_TO_ALL) return turns_are_right(m, ranks, rank, b);
     for (int i = 0; i < m->members; i++) {
         for (int p = 0; p < ranks; p++) {
             const int64_t first = before(m, i, p);
@@ -90,7 +136,7 @@ static void release(const many *m, buffers *b)
     const bool gathers = m->kind == SGLEXEC_ALL_GATHER;
     for (int i = 0; i < m->members; i++) {
         free(gathers ? b->to[i] : b->from[i]);
-        if (!m->in_place[i]) free(gathers ? b->from[i] : b->to[i]);
+        if (!m->in_place[i] || m->kind == SGLEXEC_ALL_TO_ALL) free(gathers ? b->from[i] : b->to[i]);
     }
 }
 
@@ -115,7 +161,9 @@ static void many_body(comm_rank *r)
         for (int k = 0; k < 2 && r->status == SGL_OK; k++) r->status = sglcomm_wait(r->comm->world, tickets[k], NULL);
         for (int k = 0; k < 2; k++) {
             if (r->status == SGL_OK && !is_right(&m[k], r->all->size, r->rank, &b[k]))
-                r->fault = m[k].kind == SGLEXEC_ALL_GATHER ? "a gather of many is wrong" : "a sum of many is wrong";
+                r->fault = m[k].kind == SGLEXEC_ALL_GATHER       ? "a gather of many is wrong"
+                           : m[k].kind == SGLEXEC_REDUCE_SCATTER ? "a sum of many is wrong"
+                                                                 : "an all_to_all of many is wrong";
             release(&m[k], &b[k]);
         }
     }
@@ -167,7 +215,7 @@ static void timed_body(comm_rank *r)
     sglexec_member members[ONE_BY_ONE];
     sglexec_exchange apart[ONE_BY_ONE];
     for (int i = 0; i < ONE_BY_ONE; i++) {
-        members[i] = (sglexec_member){ from + 10000 * i, to + 10000 * i, counts };
+        members[i] = (sglexec_member){ from + 10000 * i, to + 10000 * i, counts, NULL };
         apart[i] = (sglexec_exchange){ .kind = SGLEXEC_REDUCE_SCATTER,
                                        .dtype = SGL_F32,
                                        .counts = counts,
@@ -202,9 +250,12 @@ static void test_one_latency(void **state)
 
 static void refused_body(comm_rank *r)
 {
-    static const int64_t counts[] = { 2, 2 }, bad[] = { 2, -1 };
+    static const int64_t counts[] = { 2, 2 }, bad[] = { 2, -1 }, others[] = { 1, 1 };
     float data[8] = { 0 };
-    sglexec_member good = { data, data + 4, counts };
+    sglexec_member good = { data, data + 4, counts, NULL }, bare = { data, data + 4, NULL, NULL },
+                   negative = { data, data + 4, bad, NULL }, meets = { data + 3, data, counts, NULL },
+                   nowhere = { NULL, data, counts, NULL }, odd = { data, data + 4, counts, others },
+                   negative_in = { data, data + 4, counts, bad }, onto = { data, data + 3, counts, counts };
     const struct {
         sglexec_exchange x;
         const char *why;
@@ -212,14 +263,14 @@ static void refused_body(comm_rank *r)
         { { .kind = SGLEXEC_ALL_REDUCE, .members = &good, .member_count = 1 }, "of this kind has no members" },
         { { .kind = SGLEXEC_ALL_GATHER, .members = NULL, .member_count = 1 }, "there are no members" },
         { { .kind = SGLEXEC_ALL_GATHER, .members = &good, .member_count = -1 }, "there are no members" },
-        { { .kind = SGLEXEC_ALL_GATHER, .members = &(sglexec_member){ data, data + 4, NULL }, .member_count = 1 },
-          "a member has no counts" },
-        { { .kind = SGLEXEC_ALL_GATHER, .members = &(sglexec_member){ data, data + 4, bad }, .member_count = 1 },
-          "a count is negative" },
-        { { .kind = SGLEXEC_ALL_GATHER, .members = &(sglexec_member){ data + 3, data, counts }, .member_count = 1 },
-          "from and to overlap" },
-        { { .kind = SGLEXEC_REDUCE_SCATTER, .members = &(sglexec_member){ NULL, data, counts }, .member_count = 1 },
-          "from or to is NULL" },
+        { { .kind = SGLEXEC_ALL_GATHER, .members = &bare, .member_count = 1 }, "a member has no counts" },
+        { { .kind = SGLEXEC_ALL_GATHER, .members = &negative, .member_count = 1 }, "a count is negative" },
+        { { .kind = SGLEXEC_ALL_GATHER, .members = &meets, .member_count = 1 }, "from and to overlap" },
+        { { .kind = SGLEXEC_REDUCE_SCATTER, .members = &nowhere, .member_count = 1 }, "from or to is NULL" },
+        { { .kind = SGLEXEC_ALL_TO_ALL, .members = &good, .member_count = 1 }, "a member has no counts" },
+        { { .kind = SGLEXEC_ALL_TO_ALL, .members = &negative_in, .member_count = 1 }, "a count is negative" },
+        { { .kind = SGLEXEC_ALL_TO_ALL, .members = &odd, .member_count = 1 }, "is not what it receives from itself" },
+        { { .kind = SGLEXEC_ALL_TO_ALL, .members = &onto, .member_count = 1 }, "from and to overlap" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         uint32_t ticket;
@@ -236,26 +287,29 @@ static void refused_body(comm_rank *r)
 static void sizes_body(comm_rank *r)
 {
     static const int64_t half[] = { 0, INT64_MAX / 2 }, few[] = { 0, INT64_MAX / 17 }, most[] = { 0, INT64_MAX },
-                         sixth[] = { 0, INT64_MAX / 6 };
+                         sixth[] = { 0, INT64_MAX / 6 }, none[] = { 0, 0 };
     const struct {
         sgl_dtype dtype;
         const int64_t *counts[3];
-        bool good;
+        bool good, turns; /* turns: what comes has these counts, and nothing goes */
     } rows[] = {
-        { SGL_I8, { half, half }, true },           { SGL_I8, { half, half, few }, false },
-        { SGL_I8, { few, most }, false },           { SGL_I16, { sixth, sixth }, true },
-        { SGL_I16, { sixth, sixth, sixth }, true }, { SGL_I16, { few, few, few }, true },
-        { SGL_I32, { sixth, sixth }, false },
+        { SGL_I8, { half, half }, true, false },           { SGL_I8, { half, half, few }, false, false },
+        { SGL_I8, { few, most }, false, false },           { SGL_I16, { sixth, sixth }, true, false },
+        { SGL_I16, { sixth, sixth, sixth }, true, false }, { SGL_I16, { few, few, few }, true, false },
+        { SGL_I32, { sixth, sixth }, false, false },       { SGL_I8, { half, half }, true, true },
+        { SGL_I8, { half, half, few }, false, true },
     };
     char data[1];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         sglexec_member members[3];
-        sglexec_exchange x = { .kind = SGLEXEC_ALL_GATHER, .dtype = (uint8_t)rows[i].dtype, .members = members };
+        sglexec_exchange x = { .kind = rows[i].turns ? SGLEXEC_ALL_TO_ALL : SGLEXEC_ALL_GATHER,
+                               .dtype = (uint8_t)rows[i].dtype,
+                               .members = members };
         while (x.member_count < 3 && rows[i].counts[x.member_count]) {
-            members[x.member_count] = (sglexec_member){ data, data, rows[i].counts[x.member_count] };
-            x.member_count++;
+            const int64_t *counts = rows[i].counts[x.member_count];
+            members[x.member_count++] = (sglexec_member){ data, data, rows[i].turns ? none : counts, counts };
         }
-        const sgl_status status = sglcomm_check_exchange(&r->env, "world", 2, r->rank, &x);
+        const sgl_status status = sglcomm_check_exchange(&r->env, "world", 2, rows[i].turns ? 0 : r->rank, &x);
         if (status != (rows[i].good ? SGL_OK : SGL_INVALID_ARGUMENT))
             r->fault = rows[i].good ? "members of fewer bytes than 2^63 are refused" : "members of too many bytes pass";
         else if (!rows[i].good && !strstr(r->env.message, "beyond 2^63"))
@@ -263,18 +317,20 @@ static void sizes_body(comm_rank *r)
     }
 }
 
-/* Ranks whose members differ find out, though the bytes of all are alike. */
+/* Ranks whose members differ find out, though the bytes of all are alike; context: the kind. */
 static void differs_body(comm_rank *r)
 {
     static const int64_t small[] = { 100, 100 }, large[] = { 200, 200 };
-    float *data = calloc(1200, sizeof *data);
+    float *data = calloc(1600, sizeof *data);
     uint32_t ticket;
     const bool first = r->rank == 0;
-    const sglexec_member members[] = { { data, data + 400, first ? small : large },
-                                       { data + 200, data + 800, first ? large : small } };
-    const sglexec_exchange x = {
-        .kind = SGLEXEC_ALL_GATHER, .dtype = SGL_F32, .members = members, .member_count = 2, .label = "skewed"
-    };
+    const int64_t *one = first ? small : large, *two = first ? large : small;
+    const sglexec_member members[] = { { data, data + 800, one, one }, { data + 400, data + 1200, two, two } };
+    const sglexec_exchange x = { .kind = *(const uint8_t *)r->all->context,
+                                 .dtype = SGL_F32,
+                                 .members = members,
+                                 .member_count = 2,
+                                 .label = "skewed" };
     r->status = sglcomm_start(r->comm->world, &x, NULL, &ticket);
     if (r->status == SGL_OK) r->status = sglcomm_wait(r->comm->world, ticket, NULL);
     free(data);
@@ -292,11 +348,15 @@ static void test_refusals(void **state)
     comm_case_run(&all);
     comm_case_all_good(&all);
     all.body = differs_body;
-    loop_world(2, 0);
-    comm_case_run(&all);
-    for (int rank = 0; rank < 2; rank++) {
-        assert_int_equal(all.ranks[rank].status, SGL_DEVICE);
-        assert_non_null(strstr(all.ranks[rank].message, "skewed"));
+    for (int i = 0; i < 2; i++) {
+        uint8_t kind = i ? SGLEXEC_ALL_TO_ALL : SGLEXEC_ALL_GATHER;
+        all.context = &kind;
+        loop_world(2, 0);
+        comm_case_run(&all);
+        for (int rank = 0; rank < 2; rank++) {
+            assert_int_equal(all.ranks[rank].status, SGL_DEVICE);
+            assert_non_null(strstr(all.ranks[rank].message, "skewed"));
+        }
     }
 }
 

@@ -62,6 +62,8 @@ static sgl_status counting_start(sglexec_group *group, const sglexec_exchange *x
 {
     const bool values = x->dtype != SGL_U8 && x->dtype != SGL_I64 && x->dtype != SGL_I32;
     pthread_mutex_lock(&sent_mutex);
+    for (int i = 0; values && i < x->member_count; i++)
+        sent_bytes += sglcore_dtype_bytes((sgl_dtype)x->dtype, x->members[i].counts[0]);
     if (values && x->counts) sent_bytes += sglcore_dtype_bytes((sgl_dtype)x->dtype, x->counts[0]);
     if (values && !x->counts)
         sent_bytes += sglcore_dtype_bytes((sgl_dtype)x->dtype, x->count); /* all_reduce: 2 (n-1)/n */

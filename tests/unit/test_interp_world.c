@@ -46,6 +46,16 @@ static const char *const all_ops =
     "  %%30 = all_reduce(%%29) {axes=1}\n"
     "  %%31 = ring_shift(%%27) {axes=1, dim=0, by=-1, of=1, extent=%d, whole=4}\n"
     "  %%32 = all_gather(%%31) {axes=1, extent=4}\n"
+    "  %%33, %%34 = all_to_all_each(%%18, %%19) {axes=1, ranks=3, tos=[1,0], extents=[%d,4], units=[1,1]}\n"
+    "  %%35 = sub(%%33, %%19)\n" /* each as by itself */
+    "  %%36 = mul(%%35, %%35)\n"
+    "  %%37 = reduce_sum(%%36) {axes=[0,1]}\n"
+    "  %%38 = sub(%%34, %%22)\n"
+    "  %%39 = mul(%%38, %%38)\n"
+    "  %%40 = reduce_sum(%%39) {axes=[0,1]}\n"
+    "  %%41 = add(%%37, %%40)\n"
+    "  %%42 = all_reduce(%%41) {axes=1}\n"
+    "  fetch \"each\" %%42\n"
     "  fetch \"shifted\" %%30\n  fetch \"home\" %%32\n"
     "  fetch \"last\" %%4\n  fetch \"one\" %%6\n  fetch \"rows\" %%7\n  fetch \"sum\" %%9\n  fetch \"sums\" %%12\n"
     "  fetch \"apart\" %%21\n  fetch \"again\" %%26\n"
@@ -63,14 +73,15 @@ static const struct {
                { "apart", 4, { 12, 15, 18, 21 } },
                { "again", 1, { 0 } },
                { "shifted", 1, { 11 } },
-               { "home", 4, { 1, 2, 4, 8 } } };
+               { "home", 4, { 1, 2, 4, 8 } },
+               { "each", 1, { 0 } } };
 
 static sglir_graph *parse(sglcore_env *env, const char *format, int rank)
 {
     const int own = rank == 0 ? 2 : 1, before = rank == 1 ? 2 : 1; /* rows of this rank, and of the one before it */
     char text[4096];
     ir_message message;
-    snprintf(text, sizeof text, format, own, own, own, before, own);
+    snprintf(text, sizeof text, format, own, own, own, before, own, own);
     sglir_graph *g = ir_case_parse(env, "rank", text, &message);
     if (g == NULL) fail_msg("%s", message.text);
     return g;

@@ -138,7 +138,8 @@ static void test_random_graphs(void **state)
     }
     assert_true(exchanges[SGLIR_OP_ALL_REDUCE] > 100);
     assert_true(exchanges[SGLIR_OP_ALL_GATHER] > 100);
-    assert_true(exchanges[SGLIR_OP_ALL_TO_ALL] > 10);
+    assert_true(exchanges[SGLIR_OP_ALL_TO_ALL] + exchanges[SGLIR_OP_ALL_TO_ALL_EACH] > 10);
+    assert_true(exchanges[SGLIR_OP_ALL_TO_ALL_EACH] > 1);
 }
 
 /* ---- random programs -------------------------------------------------------------------------------------------------- */

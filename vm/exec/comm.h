@@ -44,7 +44,7 @@ typedef enum sglexec_reduction { SGLEXEC_SUM, SGLEXEC_MAX, SGLEXEC_MIN, SGLEXEC_
 typedef struct sglexec_member {
     const void *from;
     void *to;
-    const int64_t *counts; /* per place in the group */
+    const int64_t *counts, *counts_in; /* per place in the group; counts_in: of ALL_TO_ALL */
 } sglexec_member;
 
 typedef struct sglexec_exchange {
@@ -56,7 +56,7 @@ typedef struct sglexec_exchange {
     const int64_t *counts, *counts_in; /* per place in the group; NULL: `count` for each; live as from and to do */
     const void *from;
     void *to;
-    /* REDUCE_SCATTER, ALL_GATHER: so many at once, in place of from, to and counts; the list lives as these do. 0: one */
+    /* REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL: so many at once, in place of from, to and counts; the list lives as these do. 0: one */
     const sglexec_member *members;
     int member_count;
     uint64_t number;   /* how manieth of this rank's program, over all steps: what heartbeats tell */

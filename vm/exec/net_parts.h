@@ -14,7 +14,6 @@ typedef struct sglexec_route {
     int from, to;      /* of a channel, places along the axes; -1: all of them exchange */
     sglexec_group *group;
     sglexec_exchange exchange; /* without places and number */
-    const int64_t *parts;      /* elements of each rank's part of what is whole, alike on all of them; NULL: of none */
     sglexec_member *members;   /* of an exchange of many: one for each argument */
     char number[8];            /* of COORDINATE and SHARE */
     uint32_t ticket;           /* of the one under way */

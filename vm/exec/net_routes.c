@@ -40,54 +40,73 @@ static sgl_status fill_parts(sglexec_exchanges *e, const sglexec_operand *whole,
 }
 
 static sgl_status make_parts(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *whole,
-                             const sglexec_operand *own, int dim, sglexec_route *r)
+                             const sglexec_operand *own, sglexec_route *r)
 {
     const int64_t size = sglplan_group_size(&e->plan, r->axes);
     int64_t *counts = sglcore_arena_alloc(&e->arena, (size_t)size * sizeof *counts);
     if (!counts) return SGL_OUT_OF_MEMORY;
-    r->parts = r->exchange.counts = counts;
-    return fill_parts(e, whole, own, dim, sglexec_attr_int(e->program, i, "unit"), r, counts);
+    r->exchange.counts = counts;
+    return fill_parts(e, whole, own, 0, sglexec_attr_int(e->program, i, "unit"), r, counts);
 }
 
-/* A member for each argument, and the counts of all, one list behind another. */
-static sgl_status make_members(sglexec_exchanges *e, const sglexec_instruction *i, bool gathers, sglexec_route *r)
+/* Of one argument of an all_to_all: to or from each rank goes its part of what is whole, the other way round as much of what is
+ * split as this one has. */
+static sgl_status lay_turn(sglexec_exchanges *e, const sglexec_operand *from, const sglexec_operand *to, bool hands_out,
+                           int64_t unit, const sglexec_route *r, sglexec_member *turn)
 {
-    const int64_t size = sglplan_group_size(&e->plan, r->axes);
-    const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + i->arg_count;
-    int count;
-    const int64_t *units = sglexec_attr_ints(e->program, i, "units", &count);
-    int64_t *counts = sglcore_arena_alloc(&e->arena, (size_t)size * i->arg_count * sizeof *counts);
-    r->members = sglcore_arena_alloc(&e->arena, i->arg_count * sizeof *r->members);
-    if (!counts || !r->members) return SGL_OUT_OF_MEMORY;
-    for (uint32_t m = 0; m < i->arg_count; m++) {
-        int64_t *own = counts + (int64_t)m * size;
-        SGLCORE_TRY(fill_parts(e, gathers ? to + m : from + m, gathers ? from + m : to + m, 0, units[m], r, own));
-        r->members[m].counts = own;
-    }
-    r->exchange.kind = gathers ? SGLEXEC_ALL_GATHER : SGLEXEC_REDUCE_SCATTER;
-    r->exchange.count = 0;
-    r->exchange.members = r->members;
-    r->exchange.member_count = (int)i->arg_count;
-    return SGL_OK;
-}
-
-/* To or from each rank goes its part of what is whole, the other way round as much of what is split as this one has. */
-static sgl_status make_all_to_all(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *from,
-                                  const sglexec_operand *to, sglexec_route *r)
-{
-    const bool hands_out = sglexec_attr_int(e->program, i, "to") == 1;
     const sglexec_operand *whole = hands_out ? from : to, *own = hands_out ? to : from;
     const int64_t size = sglplan_group_size(&e->plan, r->axes);
-    int64_t *each = sglcore_arena_alloc(&e->arena, (size_t)size * sizeof *each);
-    if (!each) return SGL_OUT_OF_MEMORY;
-    r->exchange.kind = SGLEXEC_ALL_TO_ALL;
+    int64_t *parts = sglcore_arena_alloc(&e->arena, 2 * (size_t)size * sizeof *parts);
+    if (!parts) return SGL_OUT_OF_MEMORY;
+    int64_t *each = parts + size;
     if (own->dims[0] != size)
         return sglcore_fail(e->env, SGL_INTERNAL, "%s: %lld places for the %lld ranks of the group", r->exchange.label,
                             (long long)own->dims[0], (long long)size);
-    SGLCORE_TRY(make_parts(e, i, whole, own, 1, r));
+    SGLCORE_TRY(fill_parts(e, whole, own, 1, unit, r, parts));
     for (int64_t place = 0; place < size; place++) each[place] = elements_of(own, 1);
-    r->exchange.counts = hands_out ? r->parts : each;
-    r->exchange.counts_in = hands_out ? each : r->parts;
+    turn->counts = hands_out ? parts : each;
+    turn->counts_in = hands_out ? each : parts;
+    return SGL_OK;
+}
+
+static sgl_status make_all_to_all(sglexec_exchanges *e, const sglexec_instruction *i, const sglexec_operand *from,
+                                  const sglexec_operand *to, sglexec_route *r)
+{
+    sglexec_member turn = { 0 };
+    r->exchange.kind = SGLEXEC_ALL_TO_ALL;
+    SGLCORE_TRY(lay_turn(e, from, to, sglexec_attr_int(e->program, i, "to") == 1,
+                         sglexec_attr_int(e->program, i, "unit"), r, &turn));
+    r->exchange.counts = turn.counts;
+    r->exchange.counts_in = turn.counts_in;
+    return SGL_OK;
+}
+
+/* A member for each argument. */
+static sgl_status make_members(sglexec_exchanges *e, const sglexec_instruction *i, sglexec_exchange_kind kind,
+                               sglexec_route *r)
+{
+    const size_t size = (size_t)sglplan_group_size(&e->plan, r->axes);
+    const sglexec_operand *from = &e->program->operands.data[i->operand_first], *to = from + i->arg_count;
+    int count;
+    const bool gathers = kind == SGLEXEC_ALL_GATHER, turns = kind == SGLEXEC_ALL_TO_ALL;
+    const int64_t *units = sglexec_attr_ints(e->program, i, "units", &count);
+    const int64_t *tos = turns ? sglexec_attr_ints(e->program, i, "tos", &count) : NULL;
+    r->members = sglcore_arena_alloc(&e->arena, i->arg_count * sizeof *r->members);
+    if (!r->members) return SGL_OUT_OF_MEMORY;
+    for (uint32_t m = 0; m < i->arg_count; m++) {
+        if (turns) {
+            SGLCORE_TRY(lay_turn(e, from + m, to + m, tos[m] == 1, units[m], r, &r->members[m]));
+            continue;
+        }
+        int64_t *own = sglcore_arena_alloc(&e->arena, size * sizeof *own);
+        if (!own) return SGL_OUT_OF_MEMORY;
+        SGLCORE_TRY(fill_parts(e, gathers ? to + m : from + m, gathers ? from + m : to + m, 0, units[m], r, own));
+        r->members[m].counts = own;
+    }
+    r->exchange.kind = (uint8_t)kind;
+    r->exchange.count = 0;
+    r->exchange.members = r->members;
+    r->exchange.member_count = (int)i->arg_count;
     return SGL_OK;
 }
 
@@ -180,11 +199,12 @@ static sgl_status lay_route(sglexec_exchanges *e, uint32_t n)
     switch (i->op) {
     case SGLIR_OP_ALL_MAX: r->exchange.reduction = SGLEXEC_MAX; return SGL_OK;
     case SGLIR_OP_ALL_REDUCE: return SGL_OK;
-    case SGLIR_OP_REDUCE_SCATTER: r->exchange.kind = SGLEXEC_REDUCE_SCATTER; return make_parts(e, i, from, to, 0, r);
-    case SGLIR_OP_ALL_GATHER: r->exchange.kind = SGLEXEC_ALL_GATHER; return make_parts(e, i, to, from, 0, r);
-    case SGLIR_OP_REDUCE_SCATTER_EACH: return make_members(e, i, false, r);
-    case SGLIR_OP_ALL_GATHER_EACH: return make_members(e, i, true, r);
+    case SGLIR_OP_REDUCE_SCATTER: r->exchange.kind = SGLEXEC_REDUCE_SCATTER; return make_parts(e, i, from, to, r);
+    case SGLIR_OP_ALL_GATHER: r->exchange.kind = SGLEXEC_ALL_GATHER; return make_parts(e, i, to, from, r);
+    case SGLIR_OP_REDUCE_SCATTER_EACH: return make_members(e, i, SGLEXEC_REDUCE_SCATTER, r);
+    case SGLIR_OP_ALL_GATHER_EACH: return make_members(e, i, SGLEXEC_ALL_GATHER, r);
     case SGLIR_OP_ALL_TO_ALL: return make_all_to_all(e, i, from, to, r);
+    case SGLIR_OP_ALL_TO_ALL_EACH: return make_members(e, i, SGLEXEC_ALL_TO_ALL, r);
     case SGLIR_OP_RING_SHIFT: return make_shift(e, i, from, to, r);
     default: return sglcore_fail(e->env, SGL_INTERNAL, "%s: no exchange that a program runs", r->exchange.label);
     }

@@ -201,15 +201,21 @@ sgl_status sglir_infer_all_gather(const sglir_infer *in)
     return gather(in, 0, axes, "extent", sglir_infer_int(in, "extent"), sglir_infer_int(in, "unit"));
 }
 
-/* One entry of both lists for each argument. */
+/* One entry of the list for each argument. */
+static sgl_status list_of(const sglir_infer *in, const char *name, const int64_t **entries)
+{
+    const sglir_named *list = sglir_infer_attr(in, name);
+    *entries = NULL;
+    if (list->i != in->arg_count)
+        return sglir_infer_fail(in, "%d entries of %s for %d arguments", (int)list->i, name, in->arg_count);
+    *entries = list->ints;
+    return SGL_OK;
+}
+
 static sgl_status each_of(const sglir_infer *in, const char *name, const int64_t **extents, const int64_t **units)
 {
-    const sglir_named *extent = sglir_infer_attr(in, name), *unit = sglir_infer_attr(in, "units");
-    if (extent->i != in->arg_count || unit->i != in->arg_count)
-        return sglir_infer_fail(in, "%d entries of %s and %d of units for %d arguments", (int)extent->i, name,
-                                (int)unit->i, in->arg_count);
-    *extents = extent->ints;
-    *units = unit->ints;
+    SGLCORE_TRY(list_of(in, name, extents));
+    SGLCORE_TRY(list_of(in, "units", units));
     *in->count = in->arg_count;
     return sglir_infer_same_dtype(in, 0, in->arg_count - 1);
 }
@@ -234,20 +240,19 @@ sgl_status sglir_infer_all_gather_each(const sglir_infer *in)
     return SGL_OK;
 }
 
-sgl_status sglir_infer_all_to_all(const sglir_infer *in)
+/* Of argument i, whose second dimension has `extent` places afterwards. */
+static sgl_status turn_parts(const sglir_infer *in, int i, unsigned axes, int64_t to, int64_t extent, int64_t unit)
 {
-    unsigned axes = 0;
-    const sglir_type *x = sglir_infer_arg(in, 0);
-    int64_t to = sglir_infer_int(in, "to"), ranks = sglir_infer_int(in, "ranks");
-    SGLCORE_TRY(axes_of(in, &axes));
+    const sglir_type *x = sglir_infer_arg(in, i);
+    const int64_t ranks = sglir_infer_int(in, "ranks");
     if (x->rank < 2 || (to != 0 && to != 1))
         return sglir_infer_fail(in,
                                 "to = %" PRId64 ", and the argument has %d dimensions: it is split along one of the "
                                 "first two, and then along the other one",
                                 to, x->rank);
-    SGLCORE_TRY(take_split(in, 0, axes, 1 - to));
-    SGLCORE_TRY(set_extent(in, 0, 1, "extent", sglir_infer_int(in, "extent"), sglir_infer_int(in, "unit")));
-    sglir_type *result = &in->results[0];
+    SGLCORE_TRY(take_split(in, i, axes, 1 - to));
+    SGLCORE_TRY(set_extent(in, i, 1, "extent", extent, unit));
+    sglir_type *result = &in->results[i];
     if (x->dims[0] != (to == 1 ? 1 : ranks) || (to == 1 ? result->dims[1] > x->dims[1] : result->dims[1] < x->dims[1]))
         return sglir_infer_fail(in,
                                 "dimensions of %" PRId64 " and %" PRId64 " become %" PRId64 " and %" PRId64
@@ -257,6 +262,25 @@ sgl_status sglir_infer_all_to_all(const sglir_infer *in)
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
         if ((axes >> axis & 1) != 0) result->sharded[axis] = (int8_t)to;
     }
+    return SGL_OK;
+}
+
+sgl_status sglir_infer_all_to_all(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    SGLCORE_TRY(axes_of(in, &axes));
+    return turn_parts(in, 0, axes, sglir_infer_int(in, "to"), sglir_infer_int(in, "extent"),
+                      sglir_infer_int(in, "unit"));
+}
+
+sgl_status sglir_infer_all_to_all_each(const sglir_infer *in)
+{
+    unsigned axes = 0;
+    const int64_t *tos, *extents, *units;
+    SGLCORE_TRY(axes_of(in, &axes));
+    SGLCORE_TRY(list_of(in, "tos", &tos));
+    SGLCORE_TRY(each_of(in, "extents", &extents, &units));
+    for (int i = 0; i < in->arg_count; i++) SGLCORE_TRY(turn_parts(in, i, axes, tos[i], extents[i], units[i]));
     return SGL_OK;
 }
 

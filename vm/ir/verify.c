@@ -402,6 +402,7 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_SEND:
     case SGLIR_OP_RECEIVE:
     case SGLIR_OP_ALL_TO_ALL:
+    case SGLIR_OP_ALL_TO_ALL_EACH:
     case SGLIR_OP_RING_SHIFT:
     case SGLIR_OP_WAIT:
     case SGLIR_OP_FUSED: return true;

@@ -1,10 +1,11 @@
-/* collect_parts.c -- what ranks gather and hand out in parts: together, and when it is there.
+/* collect_parts.c -- what ranks gather, hand out in parts and turn from parts to parts: together, and when it is there.
  *
- * In: a graph of one rank in which each parameter is gathered by itself, before its first reader, and each gradient is
- * handed out in parts by itself, where its part is first read. Out: the same exchanges, merged where they are over the
- * same axes and of one dtype, a run of neighbours at a time, of at least plan.bucket bytes (of what is whole):
- *   early   what is handed out, and gathers of what the step has made: as soon as the last of the run is there
- *   late    gathers of what is there from the beginning: before the first reader of the first of the run
+ * In: a graph of one rank in which each parameter is gathered by itself, before its first reader, each gradient is
+ * handed out in parts by itself, where its part is first read, and all_to_alls stand before what reads them. Out: the
+ * same exchanges, merged where they are over the same axes and of one dtype, a run of neighbours at a time, of at least
+ * plan.bucket bytes (of what is whole):
+ *   early   what is handed out, turns, and gathers of what the step has made: as soon as the last of the run is there
+ *   late    gathers and turns of what is there from the beginning: before the first reader of the first of the run
  * What stands between an exchange and what it is made of (casts, transposes) goes with it. Nothing is packed: each
  * member of a merged exchange is read and written where it lies. Bodies of loops, over micro-batches above all, and
  * branches are each done by themselves. Odd invariant: runs follow from the graph's order and from bytes that all ranks
@@ -56,6 +57,7 @@ typedef struct merger {
     SGLCORE_VEC(sglir_id) args; /* of one run */
     SGLCORE_VEC(int64_t) extents;
     SGLCORE_VEC(int64_t) units;
+    SGLCORE_VEC(int64_t) tos; /* of turns */
     sglcore_arena arena;
 } merger;
 
@@ -120,14 +122,37 @@ static sglir_id source_of(const merger *m, const sglir_node *exchange)
 
 static bool is_of_parts(const sglir_node *node)
 {
-    return node->op == SGLIR_OP_ALL_GATHER || node->op == SGLIR_OP_REDUCE_SCATTER;
+    return node->op == SGLIR_OP_ALL_GATHER || node->op == SGLIR_OP_REDUCE_SCATTER || node->op == SGLIR_OP_ALL_TO_ALL;
 }
 
-static bool is_split(const sglir_type *type)
+/* Over other axes than these. */
+static bool is_split(const sglir_type *type, int64_t beside)
 {
     bool split = false;
-    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) split = split || type->sharded[axis] >= 0;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        split = split || (type->sharded[axis] >= 0 && (beside >> axis & 1) == 0);
     return split;
+}
+
+/* As many as a rank sends and keeps of it, which is its share of all ranks' where that is whole along what is turned.
+ * Between what was told to be a part and the exchange stand reshapes and transposes, which change no number of
+ * elements. */
+static int64_t turned_bytes(const merger *m, const sglir_node *turn)
+{
+    const bool first = sglir_attr_int(from(m), turn, "to") == 1;
+    const sglir_type *type = sglir_type_of(from(m), first ? sglir_arg(from(m), turn, 0) : turn->out_first);
+    const int64_t axes = sglir_attr_int(from(m), turn, "axes"), ranks = sglir_attr_int(from(m), turn, "ranks");
+    if (!is_split(type, axes)) return sglir_bytes(type);
+    for (const sglir_node *node = turn; node && node->arg_count > 0;) {
+        const sglir_id arg = sglir_arg(from(m), node, 0);
+        const sglir_whole *whole = sglir_whole_of(from(m), arg);
+        int64_t elements = 1;
+        for (int d = 0; whole && d < sglir_type_of(from(m), arg)->rank; d++) elements *= whole->dims[d];
+        if (whole) return sglcore_dtype_bytes((sgl_dtype)type->dtype, elements / ranks);
+        node = sglir_maker(from(m), arg);
+        if (!node || !goes_along(node) || node->op == SGLIR_OP_UNPACK) break;
+    }
+    return m->context->plan->bucket;
 }
 
 /* What is split over other axes too has other bytes on other ranks. Where nobody told of what it is a part, it counts
@@ -135,13 +160,26 @@ static bool is_split(const sglir_type *type)
 static int64_t whole_bytes(const merger *m, const sglir_node *exchange)
 {
     const sglir_id read = sglir_arg(from(m), exchange, 0), made = exchange->out_first;
+    if (exchange->op == SGLIR_OP_ALL_TO_ALL) return turned_bytes(m, exchange);
     sglir_type type = *sglir_type_of(from(m), exchange->op == SGLIR_OP_ALL_GATHER ? made : read);
-    if (!is_split(&type)) return sglir_bytes(&type);
+    if (!is_split(&type, 0)) return sglir_bytes(&type);
     const sglir_whole *whole = sglir_whole_of(from(m), made);
     if (!whole) whole = sglir_whole_of(from(m), read);
     if (!whole) return m->context->plan->bucket;
     memcpy(type.dims, whole->dims, (size_t)type.rank * sizeof *type.dims);
     return sglir_bytes(&type);
+}
+
+/* The position after which it can be. What the backward turns of what the forward made stays in the backward: until
+ * then that lives once. */
+static int64_t ready_at(const merger *m, sglir_id id, sglir_id source)
+{
+    const sglir_node *node = node_at(m, id);
+    const bool turns = node->op == SGLIR_OP_ALL_TO_ALL;
+    const bool backward = sglir_is_made_by(from(m), node, "autodiff");
+    if (source == SGLIR_NONE) return FROM_THE_BEGINNING;
+    if (turns && backward != sglir_is_made_by(from(m), node_at(m, source), "autodiff")) return m->position[id] - 1;
+    return m->position[source];
 }
 
 /* One that reads what another such one makes stays where it is. */
@@ -155,7 +193,7 @@ static sgl_status add_item(merger *m, sglir_id id)
     const item made = {
         .node = id,
         .at = m->position[id],
-        .ready = source == SGLIR_NONE ? FROM_THE_BEGINNING : m->position[source],
+        .ready = ready_at(m, id, source),
         .first_read = m->first_use[node->out_first],
         .bytes = whole_bytes(m, node),
         .for_backward = reader != SGLIR_NONE && sglir_is_made_by(from(m), node_at(m, reader), "autodiff"),
@@ -181,7 +219,7 @@ static void sort_items(merger *m)
 static run run_of(const merger *m, const item *x)
 {
     const sglir_node *node = node_at(m, x->node);
-    const bool late = x->ready == FROM_THE_BEGINNING && node->op == SGLIR_OP_ALL_GATHER;
+    const bool late = x->ready == FROM_THE_BEGINNING && node->op != SGLIR_OP_REDUCE_SCATTER;
     return (run){ .first = x->node,
                   .op = node->op,
                   .dtype = sglir_type_of(from(m), node->out_first)->dtype,
@@ -244,23 +282,34 @@ static sgl_status add_member(merger *m, const item *x)
 {
     sglcore_env *env = m->context->env;
     const sglir_node *node = node_at(m, x->node);
-    const char *extent = node->op == SGLIR_OP_ALL_GATHER ? "extent" : "own";
+    const char *extent = node->op == SGLIR_OP_REDUCE_SCATTER ? "own" : "extent";
     SGLCORE_TRY(sglcore_vec_push(env, &m->args, m->rewrite.map[sglir_arg(from(m), node, 0)]));
     SGLCORE_TRY(sglcore_vec_push(env, &m->extents, sglir_attr_int(from(m), node, extent)));
+    if (node->op == SGLIR_OP_ALL_TO_ALL)
+        SGLCORE_TRY(sglcore_vec_push(env, &m->tos, sglir_attr_int(from(m), node, "to")));
     return sglcore_vec_push(env, &m->units, sglir_attr_int(from(m), node, "unit"));
+}
+
+static sglir_op each_of(uint16_t op)
+{
+    return op == SGLIR_OP_ALL_GATHER       ? SGLIR_OP_ALL_GATHER_EACH
+           : op == SGLIR_OP_REDUCE_SCATTER ? SGLIR_OP_REDUCE_SCATTER_EACH
+                                           : SGLIR_OP_ALL_TO_ALL_EACH;
 }
 
 static void emit_each(merger *m, const run *r, uint32_t index)
 {
     sglir_graph *to = m->rewrite.to;
-    const bool gathers = r->op == SGLIR_OP_ALL_GATHER;
+    const bool turns = r->op == SGLIR_OP_ALL_TO_ALL;
     const int64_t count = m->args.count;
-    const sglir_named attrs[] = { SGLIR_I("axes", r->axes),
-                                  SGLIR_INTS(gathers ? "extents" : "owns", count, m->extents.data),
-                                  SGLIR_INTS("units", count, m->units.data) };
+    const sglir_named attrs[] = {
+        SGLIR_I("axes", r->axes),
+        SGLIR_INTS(r->op == SGLIR_OP_REDUCE_SCATTER ? "owns" : "extents", count, m->extents.data),
+        SGLIR_INTS("units", count, m->units.data), SGLIR_INTS("tos", count, m->tos.data),
+        SGLIR_I("ranks", turns ? sglir_attr_int(from(m), node_at(m, r->first), "ranks") : 0)
+    };
     sglir_set_origin_made(to, from(m), r->first, m->rewrite.pass);
-    sglir_id made = sglir_emit(to, gathers ? SGLIR_OP_ALL_GATHER_EACH : SGLIR_OP_REDUCE_SCATTER_EACH, m->args.data,
-                               (int)count, attrs, 3, NULL);
+    sglir_id made = sglir_emit(to, each_of(r->op), m->args.data, (int)count, attrs, turns ? 5 : 3, NULL);
     for (int64_t i = 0; i < m->at->items.count && sglir_status(to) == SGL_OK; i++) {
         const sglir_id was = node_at(m, m->at->items.data[i].node)->out_first;
         const sglir_whole *whole = sglir_whole_of(from(m), was);
@@ -272,7 +321,7 @@ static void emit_each(merger *m, const run *r, uint32_t index)
 
 static sgl_status emit_run(merger *m, uint32_t index)
 {
-    m->args.count = m->extents.count = m->units.count = 0;
+    m->args.count = m->extents.count = m->units.count = m->tos.count = 0;
     for (int64_t i = 0; i < m->at->items.count; i++)
         if (m->at->items.data[i].run == index) SGLCORE_TRY(emit_needs(m, node_at(m, m->at->items.data[i].node)));
     for (int64_t i = 0; i < m->at->items.count; i++) {
@@ -368,6 +417,7 @@ sgl_status sglpass_collect_parts(const sglpass_context *context, const sglir_gra
     sglcore_vec_free(context->env, &m.args);
     sglcore_vec_free(context->env, &m.extents);
     sglcore_vec_free(context->env, &m.units);
+    sglcore_vec_free(context->env, &m.tos);
     sglcore_arena_free(&m.arena);
     return status;
 }

@@ -305,12 +305,14 @@ static sgl_status add_gradient(compressor *c, sglir_rewrite *rewrite, sglir_id p
     return sglcore_vec_push(c->context->env, &c->gradients, w);
 }
 
-/* Step by step for all of them, so that no gradient waits for another one's exchange, and exchanges of a kind can be merged. */
+/* Step by step for all of them, so that no gradient waits for another one's exchange, and exchanges of a kind can be
+ * merged; from the last one on, in about the order in which a backward makes them, so that the first bucket need not
+ * wait for the end of it. */
 static sgl_status compress_all(compressor *c, sglir_graph *to)
 {
-    for (int64_t i = 0; i < c->gradients.count && to->status == SGL_OK; i++) encode_terms(&c->gradients.data[i]);
-    for (int64_t i = 0; i < c->gradients.count && to->status == SGL_OK; i++) sum_codes(&c->gradients.data[i]);
-    for (int64_t i = 0; i < c->gradients.count && to->status == SGL_OK; i++) {
+    for (int64_t i = c->gradients.count; i-- > 0 && to->status == SGL_OK;) encode_terms(&c->gradients.data[i]);
+    for (int64_t i = c->gradients.count; i-- > 0 && to->status == SGL_OK;) sum_codes(&c->gradients.data[i]);
+    for (int64_t i = c->gradients.count; i-- > 0 && to->status == SGL_OK;) {
         const gradient *w = &c->gradients.data[i];
         gather_codes(&c->gradients.data[i]);
         SGLCORE_TRY(sglir_status(to));

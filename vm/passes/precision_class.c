@@ -51,6 +51,7 @@ enum {
     CLASS_SEND = WIDE,
     CLASS_RECEIVE = WIDE,
     CLASS_ALL_TO_ALL = WIDE,
+    CLASS_ALL_TO_ALL_EACH = WIDE,
     CLASS_RING_SHIFT = WIDE,
     CLASS_WAIT = WIDE,
     CLASS_SCAN = WIDE, /* of regions: what they take and give; what stands in them is of its own class */

@@ -38,6 +38,20 @@ static int64_t elements_of_all(const sglexec_operand *o, uint32_t count)
     return elements;
 }
 
+static int64_t turned_elements(const sglexec_operand *from, const sglexec_operand *to, int64_t dim)
+{
+    return elements_from(dim == 1 ? from : to, 1);
+}
+
+static int64_t turned_elements_of_all(const lister *l, const sglexec_instruction *i, const sglexec_operand *from)
+{
+    int64_t elements = 0;
+    int count;
+    const int64_t *tos = sglexec_attr_ints(l->program, i, "tos", &count);
+    for (uint32_t m = 0; m < i->arg_count; m++) elements += turned_elements(from + m, from + i->arg_count + m, tos[m]);
+    return elements;
+}
+
 /* What all ranks of the group say alike of it, however uneven their parts: elements of what is whole. */
 static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
 {
@@ -46,12 +60,29 @@ static int64_t whole_elements(const lister *l, const sglexec_instruction *i)
     case SGLIR_OP_ALL_GATHER:
     case SGLIR_OP_ALL_GATHER_EACH: return elements_of_all(to, i->result_count);
     case SGLIR_OP_REDUCE_SCATTER_EACH: return elements_of_all(from, i->arg_count);
-    case SGLIR_OP_ALL_TO_ALL: return elements_from(sglexec_attr_int(l->program, i, "to") == 1 ? from : to, 1);
+    case SGLIR_OP_ALL_TO_ALL: return turned_elements(from, to, sglexec_attr_int(l->program, i, "to"));
+    case SGLIR_OP_ALL_TO_ALL_EACH: return turned_elements_of_all(l, i, from);
     case SGLIR_OP_RING_SHIFT:
         return elements_but(from, (int)sglexec_attr_int(l->program, i, "dim")) *
                sglexec_attr_int(l->program, i, "whole");
     default: return elements_from(from, 0);
     }
+}
+
+/* Of an exchange of many all_to_alls: of each member, in their order. */
+static uint64_t cut_of_turns(const lister *l, const sglexec_instruction *i)
+{
+    const sglexec_operand *from = &l->program->operands.data[i->operand_first], *to = from + i->arg_count;
+    int count;
+    const int64_t *units = sglexec_attr_ints(l->program, i, "units", &count);
+    const int64_t *tos = sglexec_attr_ints(l->program, i, "tos", &count);
+    uint64_t cut = 0;
+    for (uint32_t m = 0; m < i->arg_count; m++) {
+        const int64_t facts[] = { (int64_t)cut, tos[m] == 1 ? from[m].dims[1] : to[m].dims[1],
+                                  turned_elements(&from[m], &to[m], tos[m]), units[m], tos[m] };
+        cut = sglcore_hash_bytes(facts, sizeof facts).low;
+    }
+    return cut;
 }
 
 /* Of an exchange of many: of each member, in their order. */
@@ -79,6 +110,7 @@ static uint64_t cut_of(const lister *l, const sglexec_instruction *i)
     case SGLIR_OP_RECEIVE: return (uint64_t)sglexec_attr_int(l->program, i, "number");
     case SGLIR_OP_REDUCE_SCATTER_EACH:
     case SGLIR_OP_ALL_GATHER_EACH: return cut_of_each(l, i);
+    case SGLIR_OP_ALL_TO_ALL_EACH: return cut_of_turns(l, i);
     case SGLIR_OP_REDUCE_SCATTER: facts[0] = from->dims[0]; break;
     case SGLIR_OP_ALL_GATHER: facts[0] = to->dims[0]; break;
     case SGLIR_OP_ALL_TO_ALL:
@@ -102,8 +134,9 @@ static bool is_twice(const sglexec_instruction *i) { return i->op == SGLIR_OP_AL
 static double bytes_sent(const lister *l, const sglexec_instruction *i, int64_t ranks)
 {
     const sglexec_operand *from = &l->program->operands.data[i->operand_first];
-    const bool parts = i->op == SGLIR_OP_ALL_TO_ALL || i->op == SGLIR_OP_RING_SHIFT;
-    const int64_t elements = parts ? elements_from(from, 0) : whole_elements(l, i);
+    const bool parts =
+        i->op == SGLIR_OP_ALL_TO_ALL || i->op == SGLIR_OP_ALL_TO_ALL_EACH || i->op == SGLIR_OP_RING_SHIFT;
+    const int64_t elements = parts ? elements_of_all(from, i->arg_count) : whole_elements(l, i);
     const double bytes = (double)sglcore_dtype_bytes((sgl_dtype)from->dtype, elements), n = (double)ranks;
     if (ranks == 1) return 0;
     if (i->op == SGLIR_OP_SEND || i->op == SGLIR_OP_RECEIVE || i->op == SGLIR_OP_RING_SHIFT) return bytes;
