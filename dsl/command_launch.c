@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "dsl/command_launch.h"
+#include "dsl/command_relay.h"
 
 static volatile sig_atomic_t launcher, last_number, count;
 
@@ -53,48 +54,21 @@ static void become(const char *const *words, const sigset_t *mask, pid_t parent,
 
 /* ---- this process ------------------------------------------------------------------------------------------------------ */
 
-/* Hands on what the ranks write to stderr until all have ended. True: one has told of a failure. */
-static bool hand_on(int from)
-{
-    static const char own[] = "sgl", warning[] = "sgl: warning:", debug[] = "sgl: debug:";
-    char text[4096], line[sizeof warning];
-    size_t used = 0;
-    bool told = false;
-    for (;;) {
-        const ssize_t bytes = read(from, text, sizeof text);
-        if (bytes < 0 && errno == EINTR) continue;
-        if (bytes <= 0) return told;
-        for (ssize_t at = 0, written; at < bytes; at += written)
-            if ((written = write(STDERR_FILENO, text + at, (size_t)(bytes - at))) < 0) {
-                if (errno != EINTR) break;
-                written = 0;
-            }
-        for (ssize_t i = 0; i < bytes; i++) {
-            if (text[i] != '\n') {
-                if (used < sizeof line - 1) line[used++] = text[i];
-                continue;
-            }
-            line[used] = 0;
-            used = 0;
-            told = told || (strncmp(line, own, strlen(own)) == 0 && strncmp(line, warning, strlen(warning)) != 0 &&
-                            strncmp(line, debug, strlen(debug)) != 0);
-        }
-    }
-}
-
-/* What a killed rank cannot say, and the others have had no time to: mpirun ends them as soon as it sees it. */
-static void tell_of_signal(int status)
+/* What a killed rank cannot say, and the others have had no time to: mpirun ends them as soon as it sees it.
+ * False: that is not how it ended. */
+static bool tell_of_signal(int status)
 {
     if (WIFSIGNALED(status)) {
         fprintf(stderr, "sgl: --nproc: mpirun was ended by signal %d (%s), and its ranks with it\n", WTERMSIG(status),
                 strsignal(WTERMSIG(status)));
-        return;
+        return true;
     }
     const int number = WIFEXITED(status) ? WEXITSTATUS(status) - 128 : 0;
     if (number <= 0 || number == SIGINT || number == SIGTERM || number == SIGUSR1)
-        return; /* ranks end by these in order */
+        return false; /* ranks end by these in order */
     fprintf(stderr, "sgl: --nproc: a rank was ended by signal %d (%s) before any rank could say which%s\n", number,
             strsignal(number), number == SIGKILL ? "; where memory runs out, the system does that" : "");
+    return true;
 }
 
 static int exit_code(int status)
@@ -132,12 +106,13 @@ static int stand_for(const char *const *words)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
     sigprocmask(SIG_SETMASK, &mask, NULL);
-    const bool has_told = hand_on(told[0]);
+    command_relay relay = { .to = STDERR_FILENO };
+    command_relay_run(&relay, told[0]);
     close(told[0]);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR) return COMMAND_FAILED;
     launcher = 0;
-    if (!has_told && count == 0) tell_of_signal(status);
+    command_relay_end(&relay, relay.told || (count == 0 && tell_of_signal(status)));
     return exit_code(status);
 }
 

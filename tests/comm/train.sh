@@ -133,6 +133,7 @@ long killed
 kill -9 "$(rank 2)"
 ended 137 # of the rank, by the launcher
 says "rank 2 on $host has ended"
+[ "$(wc -l <err)" -eq 1 ] || fail "something else is told beside that"
 only_due killed
 
 long stopped --timeout 2

@@ -50,6 +50,38 @@ no_path() { env PATH="$SCRATCH/nothing" "$SGL" train "$LLAMA" --nproc 2 >out 2>e
 says err 'mpirun' 'scripts/deps mpi'
 [ "$(wc -l <err)" -eq 1 ] || fail "it is told more than once"
 
+# What MPI writes of a process that is gone, beside the rank that tells of it, is no second word about it; where nobody tells, it is
+# the only one. Anything else goes through as it comes, a line without an end too.
+mkdir stand_in
+stand_in() { # STATUS LINE...: a launcher whose ranks write the lines and end so; a line "..." is a pause
+    code=$1
+    shift
+    printf '#!/bin/sh\n' >stand_in/mpirun
+    for text in "$@"; do
+        [ "$text" = ... ] && echo 'sleep 0.2' || echo "printf '%b' '$text' >&2"
+    done >>stand_in/mpirun
+    echo "exit $code" >>stand_in/mpirun
+    chmod +x stand_in/mpirun
+    status=0
+    PATH="$SCRATCH/stand_in:$PATH" "$SGL" train "$LLAMA" --nproc 2 >out 2>err </dev/null || status=$?
+    [ "$status" -eq "$code" ] || fail "status $status, not $code"
+}
+heard() { printf '%b' "$@" | cmp -s - err || fail "not $(printf '%b' "$@")"; }
+gone='[a.b-c:77] Read -1, expected 240808, errno = 3\n'
+forbidden='[a:77] Read -1, expected 240808, errno = 1\n'
+lost='sgl: rank 1 on a has ended\n'
+stand_in 137 "$gone" "$lost" "$gone"
+heard "$lost"
+stand_in 1 "$gone" "$forbidden" 'sgl: warning: a\n' "$gone"
+heard "$forbidden" 'sgl: warning: a\n' "$gone" "$gone"
+stand_in 137 '[a:77] Re' ... 'ad -1, expected 240808, errno = 3\n\n' "$forbidden" '[a:77] Read -1, expected 8, errno = 3, more\n' '[b'
+[ "$(wc -l <err)" -eq 4 ] || fail "not four lines"
+heard '\n' "$forbidden" '[a:77] Read -1, expected 8, errno = 3, more\n' '[b' "$(sed -n '4s/^\[b//p' err)\n"
+says err 'a rank was ended by signal 9'
+long=$(printf '%0300d' 7)
+stand_in 1 "[$long\n" "$long\n" 'no end'
+heard "[$long\n" "$long\n" 'no end'
+
 if ! command -v mpirun >/dev/null || ! "$SGL" doctor | grep -q 'libsgl_mpi.so$'; then
     echo "no mpirun, or no module libsgl_mpi.so: nothing of several ranks is tested" >&2
     exit 77
