@@ -252,6 +252,21 @@ sgl_status sglcomm_test(sglexec_group *group, uint32_t ticket, bool *done)
     return sglcomm_check(group->comm, 0);
 }
 
+/* Told often: what is known already costs a look. */
+void sglcomm_elsewhere(sglexec_comm *comm, sglexec_group *group, const sglexec_exchange *exchange, uint64_t number)
+{
+    sglcomm_away *away = &comm->away;
+    pthread_mutex_lock(&comm->lock);
+    if (group != away->group || (group && number != away->number)) {
+        *away = (sglcomm_away){ .group = group, .number = number, .since_ns = sglcore_now_ns() };
+        if (group) {
+            away->kind = exchange->kind;
+            snprintf(away->label, sizeof away->label, "%s", exchange->label ? exchange->label : "");
+        }
+    }
+    pthread_mutex_unlock(&comm->lock);
+}
+
 void sglcomm_busy(sglexec_comm *comm, const char *what)
 {
     pthread_mutex_lock(&comm->lock);

@@ -126,6 +126,15 @@ typedef struct sglcomm_peer {
     char label[SGLCOMM_LABEL];
 } sglcomm_peer;
 
+/* What the devices of this rank and others exchange by themselves. */
+typedef struct sglcomm_away {
+    sglexec_group *group; /* NULL: nothing */
+    uint8_t kind;
+    uint64_t number;
+    int64_t since_ns, waited_ns; /* waited_ns: that count against the deadline */
+    char label[SGLCOMM_LABEL];
+} sglcomm_away;
+
 typedef struct sglcomm_sender {
     unsigned char *data;
     sglcomm_request request;
@@ -165,6 +174,7 @@ struct sglexec_comm {
     char message[SGLCOMM_MESSAGE]; /* why it is poisoned */
     char asked[SGLCOMM_MESSAGE];   /* of fail: to be told */
     char busy[SGLCOMM_LABEL];
+    sglcomm_away away;
     int origin; /* the rank that found it out first */
     bool fails, is_busy;
 
@@ -192,6 +202,7 @@ int sglcomm_size(const sglexec_comm *comm);
 const char *sglcomm_host(const sglexec_comm *comm, int rank);
 sgl_status sglcomm_wait(sglexec_group *group, uint32_t ticket, void *stream);
 sgl_status sglcomm_test(sglexec_group *group, uint32_t ticket, bool *done);
+void sglcomm_elsewhere(sglexec_comm *comm, sglexec_group *group, const sglexec_exchange *exchange, uint64_t number);
 void sglcomm_busy(sglexec_comm *comm, const char *what);
 void sglcomm_fail(sglexec_comm *comm, const char *message);
 sgl_status sglcomm_check(sglexec_comm *comm, int wait_ms);
@@ -248,7 +259,8 @@ void sglcomm_reduce(sgl_dtype dtype, sglexec_reduction reduction, void *to, cons
 /* The members of an sglexec_comm_ops that are alike over every link. */
 #define SGLCOMM_ENGINE_CALLS                                                                                           \
     .close = sglcomm_close, .rank = sglcomm_rank, .size = sglcomm_size, .host = sglcomm_host, .group = sglcomm_group,  \
-    .start = sglcomm_start, .wait = sglcomm_wait, .test = sglcomm_test, .busy = sglcomm_busy, .fail = sglcomm_fail,    \
-    .check = sglcomm_check, .tells = sglcomm_tells, .describe = sglcomm_describe
+    .start = sglcomm_start, .wait = sglcomm_wait, .test = sglcomm_test, .elsewhere = sglcomm_elsewhere,                \
+    .busy = sglcomm_busy, .fail = sglcomm_fail, .check = sglcomm_check, .tells = sglcomm_tells,                        \
+    .describe = sglcomm_describe
 
 #endif

@@ -312,20 +312,61 @@ static int guilty(const sglexec_comm *comm, int awaited)
     return most >= 0 ? most : end_of_chain(comm, awaited);
 }
 
-static void is_late(sglexec_group *g)
+/* What this rank waits for, and since when. */
+typedef struct stuck {
+    const char *group, *label;
+    int kind, awaited; /* awaited: a rank, -1: not known */
+    uint64_t number;
+    int64_t since_ns;
+} stuck;
+
+static void is_late(sglexec_comm *comm, const stuck *at)
 {
-    sglexec_comm *comm = g->comm;
-    const int place = sglcomm_run_awaits(g);
-    const int late = guilty(comm, place >= 0 ? g->ranks[place] : comm->rank);
-    const sglexec_exchange *x = &g->run.exchange;
+    const int late = guilty(comm, at->awaited >= 0 ? at->awaited : comm->rank);
     char facts[320];
     tell_peer(comm, late, facts, sizeof facts);
     sglcomm_poison(
         comm, comm->rank,
         "rank %d on %s: %s; rank %d on %s waits at exchange %llu (%s), %s of group %s, for %.1f s (timeout %g s)", late,
-        sglcomm_host(comm, late), facts, comm->rank, sglcomm_host(comm, comm->rank), (unsigned long long)x->number,
-        x->label ? x->label : "no label", sglcomm_kind_name(x->kind), g->name, seconds_since(g->run.since_ns),
-        comm->options.timeout_s);
+        sglcomm_host(comm, late), facts, comm->rank, sglcomm_host(comm, comm->rank), (unsigned long long)at->number,
+        at->label && at->label[0] ? at->label : "no label", sglcomm_kind_name(at->kind), at->group,
+        seconds_since(at->since_ns), comm->options.timeout_s);
+}
+
+/* Which rank an exchange of devices waits for is not seen: one of the group that is in no exchange, as far as is known; else
+ * one that is in another; else any. -1: the group has no other. */
+static int away_awaits(const sglexec_comm *comm, const sglcomm_away *away)
+{
+    int best = -1, worth = 0;
+    for (int place = 0; place < away->group->count; place++) {
+        const int rank = away->group->ranks[place];
+        const sglcomm_peer *peer = &comm->peers[rank];
+        if (rank == comm->rank) continue;
+        const int here = peer->state != SGLCOMM_WAITS ? 3 : strcmp(peer->label, away->label) != 0 ? 2 : 1;
+        if (here > worth) best = rank;
+        if (here > worth) worth = here;
+    }
+    return best;
+}
+
+static sglcomm_away away_of(sglexec_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    const sglcomm_away away = comm->away;
+    pthread_mutex_unlock(&comm->lock);
+    return away;
+}
+
+/* So much more of it counts. */
+static void away_waits(sglexec_comm *comm, int64_t passed_ns)
+{
+    pthread_mutex_lock(&comm->lock);
+    comm->away.waited_ns += comm->away.group ? passed_ns : 0;
+    pthread_mutex_unlock(&comm->lock);
+    const sglcomm_away away = away_of(comm);
+    if (!away.group || (double)away.waited_ns <= comm->options.timeout_s * 1e9) return;
+    is_late(comm,
+            &(stuck){ away.group->name, away.label, away.kind, away_awaits(comm, &away), away.number, away.since_ns });
 }
 
 /* Whoever failed tells it and ends: news of that may be on its way still at the first tick without the process. */
@@ -366,21 +407,27 @@ static bool look_at_self(sglexec_comm *comm, int64_t now_ns)
     sglexec_group *longest = NULL;
     for (sglexec_group *g = atomic_load(&comm->groups); g; g = g->next)
         if (g->run.active && (!longest || g->run.since_ns < longest->run.since_ns)) longest = g;
+    const sglcomm_away away = away_of(comm);
+    const bool waits = longest || away.group;
     pthread_mutex_lock(&comm->lock);
     /* Whoever waits for an exchange is not busy, even if it forgot to say so. */
     const bool busy = comm->is_busy && atomic_load(&comm->waiters) == 0, news = busy != comm->was_busy;
-    const uint8_t state = (uint8_t)(busy ? SGLCOMM_BUSY : longest ? SGLCOMM_WAITS : SGLCOMM_COMPUTES);
+    const uint8_t state = (uint8_t)(busy ? SGLCOMM_BUSY : waits ? SGLCOMM_WAITS : SGLCOMM_COMPUTES);
+    if (away.group && !longest) { /* the last, once it is over */
+        comm->last_number = away.number;
+        memcpy(comm->last_label, away.label, sizeof comm->last_label);
+    }
     const uint64_t number = longest ? longest->run.exchange.number : comm->last_number;
     const char *label = longest ? longest->run.exchange.label : comm->last_label;
     snprintf(own->label, sizeof own->label, "%s", busy ? comm->busy : label ? label : "");
     comm->was_busy = busy;
     pthread_mutex_unlock(&comm->lock);
     if (state != own->state || number != own->number)
-        own->stands_ns = state == SGLCOMM_WAITS && longest ? longest->run.since_ns : now_ns;
+        own->stands_ns = state != SGLCOMM_WAITS ? now_ns : longest ? longest->run.since_ns : away.since_ns;
     const int place = longest ? sglcomm_run_awaits(longest) : -1;
     own->state = state;
     own->number = number;
-    own->awaits = place >= 0 ? longest->ranks[place] : -1;
+    own->awaits = longest ? (place >= 0 ? longest->ranks[place] : -1) : away.group ? away_awaits(comm, &away) : -1;
     own->heard_ns = now_ns;
     return news;
 }
@@ -403,6 +450,11 @@ void sglcomm_watch_tick(sglexec_comm *comm, int64_t now_ns)
     for (sglexec_group *g = atomic_load(&comm->groups); g; g = g->next) {
         if (!g->run.active || !counts) continue;
         g->run.waited_ns += passed_ns;
-        if ((double)g->run.waited_ns > comm->options.timeout_s * 1e9) is_late(g);
+        const int place = sglcomm_run_awaits(g);
+        const sglexec_exchange *x = &g->run.exchange;
+        if ((double)g->run.waited_ns > comm->options.timeout_s * 1e9)
+            is_late(comm, &(stuck){ g->name, x->label, x->kind, place >= 0 ? g->ranks[place] : -1, x->number,
+                                    g->run.since_ns });
     }
+    if (counts) away_waits(comm, passed_ns);
 }

@@ -34,6 +34,7 @@ struct sglexec_device {
     double peak_flops;                 /* 0: not measured yet */
     struct sglcuda_blas *blas;         /* blas.c; NULL until a product is prepared */
     struct sglcuda_cudnn *cudnn;       /* cudnn.c; NULL until it is asked for */
+    struct sglcuda_links *links;       /* link.c; NULL: the ranks exchange through the host */
 };
 
 /* A function of the device. Of an emitted kernel `handle` is set when the whole program is compiled, before any launch. */
@@ -157,6 +158,8 @@ extern const sglexec_device_ops sglcuda_ops; /* device.c: the table itself */
 sgl_status sglcuda_enter(sglexec_device *device);
 /* Waits for all that was launched, and tells what went wrong meanwhile. */
 sgl_status sglcuda_wait(sglexec_device *device);
+/* The same before something is given back, without words; false: it never comes to rest, and what it may use is not given back. */
+bool sglcuda_rest(sglexec_device *device);
 /* The port's functions over memory (memory.c). */
 int64_t sglcuda_room(sglexec_device *device);
 sgl_status sglcuda_alloc(sglexec_device *device, int64_t bytes, void **block);

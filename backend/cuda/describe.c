@@ -4,7 +4,7 @@
  * invariant: a library that is missing is told with the reason; the device is open all the same. */
 #include <limits.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/link.h"
 #include "backend/cuda/nvrtc.h"
 #include "core/knob.h"
 
@@ -36,6 +36,7 @@ sgl_status sglcuda_describe(sglexec_device *device, sglcore_text *text)
                          name, device->number, device->count, device->major, device->minor, device->processors,
                          (double)all / 0x1p30, (double)left / 0x1p30));
     SGLCORE_TRY(add_versions(device, text));
+    SGLCORE_TRY(sglcuda_links_describe(device, text));
     if (!sglcore_cache_folder(folder, sizeof folder))
         return sglcore_text_add(env, text, "  compiled kernels are not kept\n");
     return sglcore_text_add(env, text, "  compiled kernels are kept in %s/cuda\n", folder);

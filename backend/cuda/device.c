@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/cuda/link.h"
 #include "core/knob.h"
 #include "core/module.h"
 
@@ -22,10 +23,18 @@ sgl_status sglcuda_enter(sglexec_device *device)
 /* An error of a kernel is met here, or in any later call, and stays. */
 sgl_status sglcuda_wait(sglexec_device *device)
 {
+    SGLCORE_TRY(sglcuda_links_wait(device));
     const CUresult result = device->driver->cuStreamSynchronize(device->stream);
     return sglcuda_check(device->env, device->driver, result,
                          device->waits ? "waiting for the GPU"
                                        : "waiting for the GPU (SGL_CUDA_WAIT=1 names the instruction that failed)");
+}
+
+bool sglcuda_rest(sglexec_device *device)
+{
+    if (sglcuda_links_stuck(device)) return false;
+    if (device->stream) (void)device->driver->cuStreamSynchronize(device->stream);
+    return true;
 }
 
 /* SGL_CUDA_DEVICE; else the ranks of a machine take its GPUs in turn. */
@@ -70,9 +79,10 @@ static void cuda_close(sglexec_device *device)
 {
     if (!device) return;
     const sglcuda_driver *driver = device->driver;
-    if (device->context) {
+    if (device->context && !sglcuda_links_stuck(device)) {
         (void)driver->cuCtxSetCurrent(device->context);
-        if (device->stream) (void)driver->cuStreamSynchronize(device->stream);
+        (void)sglcuda_rest(device);
+        sglcuda_links_close(device);
         sglcuda_close_blas(device);
         sglcuda_close_cudnn(device);
         sglcuda_close_builtins(device);
@@ -231,9 +241,11 @@ static void cuda_release(sglexec_device *device, void *handle)
 {
     prepared *ready = handle;
     if (!ready) return;
-    if (sglcuda_enter(device) == SGL_OK) (void)device->driver->cuStreamSynchronize(device->stream);
-    sglcuda_free_graphs(device, ready->graphs);
-    sglcuda_free_sources(ready->sources);
+    const bool rests = sglcuda_enter(device) == SGL_OK && sglcuda_rest(device);
+    for (int64_t n = 0; rests && ready->commands && n < ready->program->instructions.count; n++)
+        sglcuda_release_linked(device, &ready->commands[n]);
+    if (rests) sglcuda_free_graphs(device, ready->graphs);
+    if (rests) sglcuda_free_sources(ready->sources);
     sglcore_arena_free(&ready->arena);
     sglcore_free(device->env, ready, sizeof *ready);
 }
@@ -275,14 +287,36 @@ static sgl_status cuda_prepare(sglexec_device *device, const sglexec_program *pr
     return SGL_OK;
 }
 
+/* Until a program is routed its exchanges have no commands: replay does not ask for them. */
+sgl_status sglcuda_route(sglexec_device *device, void *handle, const sglexec_linked *of)
+{
+    prepared *ready = handle;
+    const sglexec_program *program = ready->program;
+    SGLCORE_TRY(sglcuda_enter(device));
+    sglcuda_prepare p = {
+        .env = device->env, .arena = &ready->arena, .device = device, .program = program, .sources = ready->sources
+    };
+    for (int64_t n = 0; n < program->instructions.count; n++) {
+        const sglexec_instruction *i = &program->instructions.data[n];
+        const sglcuda_command *begun = i->op == SGLIR_OP_WAIT ? &ready->commands[i->begun] : NULL;
+        if (!sglexec_is_exchange(i)) continue;
+        const sgl_status status = sglcuda_prepare_linked(&p, i, &of[n], begun, &ready->commands[n]);
+        if (status != SGL_OK) return sglcuda_fail_in(p.env, status, program, i);
+    }
+    for (int64_t n = 0; n < program->instructions.count; n++)
+        SGLCORE_TRY(sglcuda_ready_linked(device, &ready->commands[n]));
+    return SGL_OK;
+}
+
 static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5])
 {
     const prepared *ready = handle;
     const sglcuda_command *command = &ready->commands[index];
     const sglcuda_launch launch = { .device = device, .spaces = spaces, .stream = device->stream };
     if (!command->run) return SGL_OK; /* over no elements */
+    SGLCORE_TRY(sglcuda_links_check(device));
     SGLCORE_TRY(sglcuda_enter(device));
-    sgl_status status = command->run ? command->run(&launch, command->plan) : SGL_OK; /* of nothing */
+    sgl_status status = command->run(&launch, command->plan);
     if (status == SGL_OK && device->waits) status = sglcuda_wait(device);
     return status == SGL_OK
                ? SGL_OK
@@ -331,7 +365,7 @@ static sgl_status launch_row(void *context)
     const row *r = context;
     for (uint32_t n = r->first; n < r->first + r->count; n++)
         SGLCORE_TRY(cuda_launch(r->device, r->prepared, n, r->spaces));
-    return SGL_OK;
+    return sglcuda_links_join(r->device); /* a CUDA graph ends whole */
 }
 
 static sgl_status cuda_run(sglexec_device *device, void *handle, uint32_t first, uint32_t count, void *const spaces[5])
@@ -339,6 +373,7 @@ static sgl_status cuda_run(sglexec_device *device, void *handle, uint32_t first,
     const prepared *ready = handle;
     row r = { .device = device, .prepared = handle, .first = first, .count = count, .spaces = spaces };
     if (device->waits) return launch_row(&r);
+    SGLCORE_TRY(sglcuda_links_check(device));
     SGLCORE_TRY(sglcuda_enter(device));
     return sglcuda_replay(device, ready->graphs, first, spaces, launch_row, &r);
 }
@@ -351,6 +386,9 @@ static sgl_status cuda_finish(sglexec_device *device)
 
 const sglexec_device_ops sglcuda_ops = {
     .name = "cuda",
+#ifdef SGLCUDA_HAS_NCCL
+    .links = &sglcuda_link_ops,
+#endif
     .open = cuda_open,
     .close = cuda_close,
     .native = cuda_native,

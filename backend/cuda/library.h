@@ -20,6 +20,7 @@
     X(cuDeviceGetName)                                                                                                 \
     X(cuDeviceGetAttribute)                                                                                            \
     X(cuDeviceTotalMem)                                                                                                \
+    X(cuDeviceGetUuid)                                                                                                 \
     X(cuDevicePrimaryCtxRetain)                                                                                        \
     X(cuDevicePrimaryCtxRelease)                                                                                       \
     X(cuCtxSetCurrent)                                                                                                 \
@@ -39,6 +40,7 @@
     X(cuStreamCreate)                                                                                                  \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamSynchronize)                                                                                             \
+    X(cuStreamQuery)                                                                                                   \
     X(cuStreamWaitEvent)                                                                                               \
     X(cuStreamBeginCapture)                                                                                            \
     X(cuStreamEndCapture)                                                                                              \

@@ -5,7 +5,7 @@
  * invariant: a write has taken the host's bytes when it returns. */
 #include <string.h>
 
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/link.h"
 
 enum {
     STAGING_BYTES = 4 << 20, /* more than a batch of tokens of a large step */
@@ -75,7 +75,7 @@ void sglcuda_free(sglexec_device *device, void *block, int64_t bytes)
 {
     (void)bytes;
     if (!block || sglcuda_enter(device) != SGL_OK) return;
-    (void)device->driver->cuStreamSynchronize(device->stream);
+    if (!sglcuda_rest(device)) return;
     (void)device->driver->cuMemFree((CUdeviceptr)(uintptr_t)block);
 }
 
@@ -93,6 +93,7 @@ sgl_status sglcuda_write(sglexec_device *device, void *block, int64_t offset, co
     if (bytes == 0) return SGL_OK;
     SGLCORE_TRY(sglcuda_enter(device));
     if (bytes > STAGING_BYTES) {
+        SGLCORE_TRY(sglcuda_links_wait(device));
         SGLCORE_TRY(send(device, to, host, bytes));
         return sglcuda_wait(device);
     }
@@ -111,6 +112,7 @@ sgl_status sglcuda_read(sglexec_device *device, const void *block, int64_t offse
     const CUdeviceptr from = (CUdeviceptr)(uintptr_t)block + (CUdeviceptr)offset;
     if (bytes == 0) return SGL_OK;
     SGLCORE_TRY(sglcuda_enter(device));
+    SGLCORE_TRY(sglcuda_links_wait(device)); /* the driver itself waits for memory that is not pinned */
     SGLCORE_TRY(sglcuda_check(device->env, device->driver,
                               device->driver->cuMemcpyDtoHAsync(host, from, (size_t)bytes, device->stream),
                               "reading from the GPU"));

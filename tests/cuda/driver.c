@@ -5,10 +5,12 @@
  * once, and not when the graph is launched), a launch is held against
  * what a GPU demands and computes nothing: a current context, a handle, dimensions in range, shared memory that was asked for, as many
  * bytes of arguments as the kernel takes (told by the kernel's own ELF image), pointers into blocks that are there. SGL_TESTS_DRIVER
- * has words: "old", "none" (no GPU), "early" (compute capability 7.5), "two" (GPUs), "small" (64 KiB of memory), "broken" (each wait says that a
- * kernel went wrong). What is left when the last context goes, or is freed twice, is told on stderr and ends the process
+ * has words: "old", "none" (no GPU), "early" (compute capability 7.5), "two" (GPUs), "apart" (each process has a GPU of its own), "small" (64 KiB of memory), "broken" (each wait says that a
+ * kernel went wrong). The marks of exchanges (kernels/exchange.cu) are the one kernel that runs. Beside libcuda's own there are functions for
+ * nccl.c: what holds a stream, as an exchange does whose other rank does not come. What is left when the last context goes, or is freed twice, is told on stderr and ends the process
  * with status 99, as a sanitizer's report does. Odd invariant: one thread at a time calls, and each has its own current context. */
 #include "image.h"
+#include "../../backend/cuda/kernels/exchange.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +74,8 @@ static int told(const char *word)
     const char *words = getenv("SGL_TESTS_DRIVER");
     return words != NULL && strstr(words, word) != NULL;
 }
+
+static int held; /* streams do not end */
 
 static void stop(const char *what)
 {
@@ -160,6 +164,14 @@ DRIVER cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice d
 }
 
 static size_t memory(void) { return told("small") ? 64 << 10 : (size_t)16 << 30; }
+
+DRIVER cuDeviceGetUuid(CUuuid *id, CUdevice device)
+{
+    const pid_t own = told("apart") ? getpid() : 0;
+    memset(id, device, sizeof *id);
+    memcpy(id, &own, sizeof own);
+    return CUDA_SUCCESS;
+}
 
 DRIVER cuDeviceTotalMem(size_t *bytes, CUdevice device)
 {
@@ -317,6 +329,16 @@ DRIVER cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* ---- for nccl.c ------------------------------------------------------------------------------------------------------- */
+
+void driver_hold(int on);
+int driver_graphs(void);
+int driver_within(const void *at, size_t bytes);
+
+void driver_hold(int on) { held = on; }
+int driver_graphs(void) { return graph_count; }
+int driver_within(const void *at, size_t bytes) { return within((CUdeviceptr)(uintptr_t)at, bytes); }
+
 /* ---- streams, events, graphs ------------------------------------------------------------------------------------------- */
 
 DRIVER cuStreamCreate(CUstream *stream, unsigned flags)
@@ -336,9 +358,17 @@ DRIVER cuStreamDestroy(CUstream stream)
     return CUDA_SUCCESS;
 }
 
+DRIVER cuStreamQuery(CUstream stream)
+{
+    HERE;
+    if (stream->captures) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
 DRIVER cuStreamSynchronize(CUstream stream)
 {
     HERE;
+    if (held) stop("a host that waits for an exchange that never ends");
     if (stream->captures) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a host that waits for what never runs */
     return told("broken") ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
@@ -503,6 +533,14 @@ DRIVER cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction
     return CUDA_SUCCESS;
 }
 
+static void run_mark(const void *arguments)
+{
+    const sglcuda_exchange_mark *v = arguments;
+    unsigned long long *begun = v->begun, number = *v->word >> SGLCUDA_EXCHANGE_BITS;
+    if (v->id != 0) number = ++*begun;
+    *v->word = number << SGLCUDA_EXCHANGE_BITS | v->id;
+}
+
 static CUresult refuse(CUfunction function, const char *why)
 {
     fprintf(stderr, "driver: %s: %s\n", function->name, why);
@@ -529,5 +567,6 @@ DRIVER cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
                 function->argument_bytes, bytes);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (strcmp(function->name, "exchange_mark") == 0 && !held) run_mark(extra[1]);
     return CUDA_SUCCESS;
 }

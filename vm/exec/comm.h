@@ -91,6 +91,9 @@ typedef struct sglexec_comm_ops {
     sgl_status (*wait)(sglexec_group *group, uint32_t ticket, void *stream);
     sgl_status (*test)(sglexec_group *group, uint32_t ticket, bool *done);
 
+    /* An exchange that devices make by themselves: nothing is moved here, but it counts as one that this rank is at, to its
+     * deadline and in what other ranks are told, until another or none (group NULL) is. NULL: no other rank listens. */
+    void (*elsewhere)(sglexec_comm *comm, sglexec_group *group, const sglexec_exchange *exchange, uint64_t number);
     /* Long work without exchanges (compiling, evaluating, saving): deadlines do not count it. NULL: it is over. */
     void (*busy)(sglexec_comm *comm, const char *what);
     /* Tells all ranks that this one fails, and why; they fail with that message. */

@@ -7,15 +7,58 @@
 
 #include <stdatomic.h>
 
+#include "exec/comm.h"
 #include "exec/profile.h"
 #include "exec/trace.h"
 
 typedef struct sglexec_device sglexec_device; /* the backend's own */
 
+/* ---- exchanges that devices make among themselves ---------------------------------------------------------------- */
+
+typedef struct sglexec_link sglexec_link; /* the backend's own: a group of ranks, as their devices see each other */
+
+/* Of an instruction that sglexec_is_exchange: what replay leaves to the device once it has been routed. Lives as long as what
+ * was prepared. */
+typedef struct sglexec_linked {
+    sglexec_link *link;               /* NULL: no exchange; number is written, or it is a WAIT */
+    sglexec_group *group;             /* of the comm, for whoever is told of it */
+    const sglexec_exchange *exchange; /* without places: those are the instruction's operands */
+    const char *number;               /* of COORDINATE and SHARE: the result's bytes */
+    bool waits_later;                 /* a WAIT of the program does */
+} sglexec_linked;
+
+/* Asked by a device while it waits, at least every few milliseconds: `at` is the exchange under way, of those that it was
+ * routed (NULL: none), number how manieth of this device. Not SGL_OK ends the wait, and cuts all links. */
+typedef sgl_status (*sglexec_ask_fn)(void *context, const sglexec_linked *at, uint64_t number);
+
+enum { SGLEXEC_LINK_NAME = 128, SGLEXEC_DEVICE_ID = 16 };
+
+typedef struct sglexec_device_links {
+    /* UNSUPPORTED with what is missing; *demanded: the user wants no other way. id: of this device among all of all machines. */
+    sgl_status (*open)(sglexec_device *device, unsigned char id[SGLEXEC_DEVICE_ID], bool *demanded);
+    /* From then on the device asks while it waits, until it is closed, or fn is NULL. */
+    void (*ask)(sglexec_device *device, sglexec_ask_fn fn, void *context);
+    /* A name by which the ranks of one group find each other: one of them makes it, all give it to `join`. */
+    sgl_status (*name)(sglexec_device *device, char name[SGLEXEC_LINK_NAME]);
+    /* Ranks of the group call it, one group after another in the same order; comes back when all have, or when the ask fails. */
+    sgl_status (*join)(sglexec_device *device, const char name[SGLEXEC_LINK_NAME], int place, int count,
+                       const sglexec_linked *joining, sglexec_link **link);
+    /* Orderly, after what was prepared with it was released, by all of its ranks; of links that were cut, without the others. */
+    void (*leave)(sglexec_device *device, sglexec_link *link);
+    /* What is under way ends, undone: nothing more is exchanged. */
+    void (*cut)(sglexec_device *device);
+    /* of: per instruction of the program. From then on launch and run take its exchanges too; one that a WAIT waits for goes on
+     * beside what follows. */
+    sgl_status (*route)(sglexec_device *device, void *prepared, const sglexec_linked *of);
+} sglexec_device_links;
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
 typedef struct sglexec_device_ops {
     const char *name;
     bool blank;       /* it computes nothing: what is read from it was not learnt, and is neither told nor saved */
     bool host_memory; /* its blocks are the host's memory: ranks exchange what lies there in place, without a copy */
+    const sglexec_device_links *links; /* NULL: what is exchanged goes through the host, or lies there */
     sgl_status (*open)(sglcore_env *env, int threads, sglexec_device **device);
     void (*close)(sglexec_device *device);
 
@@ -39,7 +82,7 @@ typedef struct sglexec_device_ops {
     void (*release)(sglexec_device *device, void *prepared);
 
     /* Runs instruction number `index`; never control (SCAN, WHILE, COND), which replay walks, nor what ranks exchange
-     * (sglexec_is_exchange). spaces: base addresses by sglir_space. */
+     * (sglexec_is_exchange), unless it was routed. spaces: base addresses by sglir_space. */
     sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5]);
     /* The same, waited for, with the time that it took on the device; NULL: the host's clock around launch and finish will do. */
     sgl_status (*measure)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5], int64_t *ns);

@@ -3,29 +3,16 @@
  * Comes in: instructions with their routes (net_routes.c), memory. Goes out: calls of the comm port. A device whose
  * memory is the host's is read and written in place, and of its exchanges those that the program waits for with a WAIT
  * run on meanwhile; of another, what is sent and what comes go through two blocks that are made with the program, which
- * serve one exchange at a time: there each is waited for at once, and a WAIT finds it ended. Odd invariant: exchanges
+ * serve one exchange at a time: there each is waited for at once, and a WAIT finds it ended. Where devices exchange by
+ * themselves (net_link.c) nothing of a program's step is run here. Odd invariant: exchanges
  * are numbered over all programs and steps of the net, as heartbeats tell them. */
 #include <stdio.h>
 #include <string.h>
 
 #include "exec/net_parts.h"
 
-typedef struct mesh_group {
-    sglcore_hash key; /* of the mesh, the axes, and the two ends of a channel */
-    sglexec_group *group;
-} mesh_group;
-
 /* A program leaves fewer than so many exchanges under way, which is less than what transports bear of one group. */
 enum { MOST_UNDER_WAY = 64 };
-
-struct sglexec_net {
-    sglcore_env *env;
-    const sglexec_comm_ops *ops;
-    sglexec_comm *comm;
-    sglexec_group *world;
-    SGLCORE_VEC(mesh_group) groups;
-    uint64_t number; /* of the exchange that began last */
-};
 
 /* ---- the net ----------------------------------------------------------------------------------------------------- */
 
@@ -35,7 +22,7 @@ static sgl_status start(sglexec_net *net, sglexec_group *group, sglexec_exchange
     return net->ops->start(group, x, NULL, ticket);
 }
 
-static sgl_status exchange(sglexec_net *net, sglexec_group *group, sglexec_exchange *x)
+sgl_status sglexec_net_exchange(sglexec_net *net, sglexec_group *group, sglexec_exchange *x)
 {
     uint32_t ticket;
     SGLCORE_TRY(start(net, group, x, &ticket));
@@ -69,6 +56,7 @@ void sglexec_net_close(sglexec_net *net)
 {
     if (!net) return;
     sglcore_env *env = net->env;
+    sglexec_net_unlink(net);
     sglcore_vec_free(env, &net->groups);
     sglcore_free(env, net, sizeof *net);
 }
@@ -78,7 +66,7 @@ sgl_status sglexec_net_gather(sglexec_net *net, const void *own, int64_t bytes, 
     sglexec_exchange x = {
         .kind = SGLEXEC_ALL_GATHER, .dtype = SGL_U8, .count = bytes, .from = own, .to = all, .label = label
     };
-    return exchange(net, net->world, &x);
+    return sglexec_net_exchange(net, net->world, &x);
 }
 
 sgl_status sglexec_net_broadcast(sglexec_net *net, int from, void *data, int64_t bytes, const char *label)
@@ -90,7 +78,7 @@ sgl_status sglexec_net_broadcast(sglexec_net *net, int from, void *data, int64_t
                            .from = data,
                            .to = data,
                            .label = label };
-    return exchange(net, net->world, &x);
+    return sglexec_net_exchange(net, net->world, &x);
 }
 
 static sglcore_hash key_of(const sglplan *plan, sglplan_axes axes, int from, int to)
@@ -123,7 +111,11 @@ static sgl_status group_of(sglexec_exchanges *e, sglplan_axes axes, int from, in
     (void)sglplan_axes_text(axes, name, sizeof name);
     if (channel) snprintf(name + strlen(name), sizeof name - strlen(name), " %d to %d", from, to);
     if (status == SGL_OK) status = make_group(net, name, ranks, (int)size, group);
-    if (status == SGL_OK) net->groups.data[net->groups.count++] = (mesh_group){ key, *group };
+    if (status == SGL_OK) {
+        sglexec_mesh_group made = { .key = key, .group = *group, .size = (int)size };
+        while (made.place < size - 1 && ranks[made.place] != e->rank) made.place++;
+        net->groups.data[net->groups.count++] = made;
+    }
     sglcore_free(net->env, ranks, (size_t)size * sizeof *ranks);
     return status;
 }
@@ -303,7 +295,7 @@ static sgl_status run_staged(sglexec_exchanges *e, const sglexec_memory *m, sgle
         set_to(r, &x, i, e->to + at);
         at += sglexec_operand_bytes(&n->to[i]);
     }
-    SGLCORE_TRY(exchange(e->net, r->group, &x));
+    SGLCORE_TRY(sglexec_net_exchange(e->net, r->group, &x));
     at = 0;
     for (uint32_t i = 0; i < n->tos; i++) {
         const sglexec_operand *to = &n->to[i];
@@ -356,6 +348,7 @@ void sglexec_exchanges_settle(sglexec_exchanges *e)
     sglcore_env *env = e->env;
     char message[sizeof env->message];
     memcpy(message, env->message, sizeof message);
+    if (e->linked) e->net->links->cut(e->net->device);
     for (int64_t n = 0; n < e->program->instructions.count && e->under_way > 0; n++) (void)end(e, &e->routes[n]);
     memcpy(env->message, message, sizeof message);
 }

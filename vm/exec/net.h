@@ -35,7 +35,14 @@ sglcore_hash sglexec_exchanges_hash(const sglexec_exchanges *exchanges);
 /* Makes the groups that are not there yet, those of other ranks' programs too: they tell each other of which. All ranks
  * of the mesh call it, with programs that meet in the same exchanges (tune/simulate.h finds out), before the first run. */
 sgl_status sglexec_exchanges_make_groups(sglexec_exchanges *exchanges);
-/* Runs instruction n: an exchange begins, and is waited for at once unless a WAIT of the program does; a WAIT waits.
+/* Where the devices of all ranks exchange by themselves (exec/device.h): links for the groups that have none yet, and the
+ * program's exchanges routed over them; else nothing, and rank 0's log says why, once. All ranks of the mesh call it after the
+ * groups were made. (net_link.c) */
+sgl_status sglexec_exchanges_link(sglexec_exchanges *exchanges, const struct sglexec_device_ops *ops,
+                                  struct sglexec_device *device, void *prepared);
+/* They were: the device runs them as its own instructions. */
+bool sglexec_exchanges_are_linked(const sglexec_exchanges *exchanges);
+/* Runs instruction n, of exchanges that are not linked: an exchange begins, and is waited for at once unless a WAIT of the program does; a WAIT waits.
  * at_once: for somebody who looks at each result, no exchange is left under way. Allocates nothing. */
 sgl_status sglexec_exchanges_run(sglexec_exchanges *exchanges, const sglexec_memory *memory, uint32_t n, bool at_once);
 /* After a run that failed: waits until the transport touches nothing of the program's any more. Keeps the env's

@@ -64,10 +64,17 @@ static sgl_status replay_branch(const replayer *r, const sglexec_instruction *i)
     return replay_block(r, holds ? i->block : i->other);
 }
 
+/* Exchanges that devices make by themselves are instructions like the others. */
+static bool is_of_device(const replayer *r, const sglexec_instruction *i)
+{
+    if (!sglexec_is_exchange(i)) return !sglexec_is_control(i);
+    return r->exchanges && sglexec_exchanges_are_linked(r->exchanges);
+}
+
 static sgl_status launch(const replayer *r, uint32_t n)
 {
     const sglexec_instruction *i = &r->program->instructions.data[n];
-    if (!sglexec_is_exchange(i)) return r->ops->launch(r->device, r->prepared, n, r->spaces);
+    if (is_of_device(r, i)) return r->ops->launch(r->device, r->prepared, n, r->spaces);
     if (r->ops->blank) return SGL_OK;
     if (!r->exchanges)
         return sglcore_fail(r->env, SGL_INTERNAL, "%s: its ranks exchange, and there are none",
@@ -105,9 +112,7 @@ static uint32_t run_of(const replayer *r, uint32_t first, uint32_t end)
 {
     uint32_t n = first;
     if (!r->ops->run || r->trace || r->profile) return 0;
-    while (n < end && !sglexec_is_control(&r->program->instructions.data[n]) &&
-           !sglexec_is_exchange(&r->program->instructions.data[n]))
-        n++;
+    while (n < end && is_of_device(r, &r->program->instructions.data[n])) n++;
     return n - first;
 }
 

@@ -179,7 +179,10 @@ static sgl_status meet(sgl_program *program, sglexec_exchanges **exchanges, bool
     }
     sglcore_free(env, all, bytes);
     if (status == SGL_OK) status = sglsession_prove_order(program, known);
-    return status == SGL_OK ? sglexec_exchanges_make_groups(*exchanges) : status;
+    if (status == SGL_OK) status = sglexec_exchanges_make_groups(*exchanges);
+    const sgl_session *session = program->session;
+    return status == SGL_OK ? sglexec_exchanges_link(*exchanges, session->ops, session->device, program->prepared)
+                            : status;
 }
 
 sgl_status sglsession_meet(sgl_program *program)
