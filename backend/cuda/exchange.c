@@ -137,20 +137,28 @@ static sgl_status gather_all(const run *r, const member *members, int count)
 
 static sgl_status gather(const run *r) { return gather_all(r, r->x->members, r->x->member_count); }
 
-static sgl_status all_to_all(const run *r)
+static sgl_status turn_one(const run *r, const member *m)
 {
     const sglexec_link *link = r->link;
-    const member *one = &r->x->members[0];
-    const CUdeviceptr out = sglcuda_at(r->launch, one->from), in = sglcuda_at(r->launch, one->to);
-    SGLCORE_TRY(begin_messages(r));
+    const CUdeviceptr out = sglcuda_at(r->launch, m->from), in = sglcuda_at(r->launch, m->to);
     for (int by = 1; by < link->count; by++) {
         const int to = ahead(link, by), from = behind(link, by);
-        SGLCORE_TRY(send(r, to, shifted(r, out, before(one->counts, to)), one->counts[to]));
-        SGLCORE_TRY(receive(r, from, shifted(r, in, before(one->counts_in, from)), one->counts_in[from]));
+        SGLCORE_TRY(send(r, to, shifted(r, out, before(m->counts, to)), m->counts[to]));
+        SGLCORE_TRY(receive(r, from, shifted(r, in, before(m->counts_in, from)), m->counts_in[from]));
     }
+    return SGL_OK;
+}
+
+static sgl_status all_to_all(const run *r)
+{
+    const int place = r->link->place;
+    SGLCORE_TRY(begin_messages(r));
+    for (int m = 0; m < r->x->member_count; m++) SGLCORE_TRY(turn_one(r, &r->x->members[m]));
     SGLCORE_TRY(end_messages(r));
-    return keep_own(r, shifted(r, in, before(one->counts_in, link->place)),
-                    shifted(r, out, before(one->counts, link->place)), one->counts[link->place]);
+    for (const member *m = r->x->members; m < r->x->members + r->x->member_count; m++)
+        SGLCORE_TRY(keep_own(r, shifted(r, sglcuda_at(r->launch, m->to), before(m->counts_in, place)),
+                             shifted(r, sglcuda_at(r->launch, m->from), before(m->counts, place)), m->counts[place]));
+    return SGL_OK;
 }
 
 /* ---- what is reduced --------------------------------------------------------------------------------------------- */
@@ -433,7 +441,7 @@ static sgl_status fill_members(sglcuda_prepare *p, const sglexec_instruction *i,
         one->to = i->op == SGLIR_OP_SEND ? one->from
                                          : sglcuda_place_of(sglcuda_operand(p->program, i, i->arg_count + (uint32_t)m));
         one->counts = counts;
-        one->counts_in = given->counts_in;
+        one->counts_in = given->members ? given->members[m].counts_in : given->counts_in;
         one->most = counts ? most_of(counts, x->link->count) : given->count;
     }
     return SGL_OK;
