@@ -38,6 +38,8 @@
     X(cuMemcpyDtoDAsync)                                                                                               \
     X(cuMemsetD8Async)                                                                                                 \
     X(cuStreamCreate)                                                                                                  \
+    X(cuStreamCreateWithPriority)                                                                                      \
+    X(cuCtxGetStreamPriorityRange)                                                                                     \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamSynchronize)                                                                                             \
     X(cuStreamQuery)                                                                                                   \

@@ -333,11 +333,16 @@ static sgl_status make_comm(sglexec_link *link, const char given[SGLEXEC_LINK_NA
     return meet(link, joining);
 }
 
+/* Before all kernels: an exchange takes few processors, and none as long as those that were there first go on. */
 static sgl_status make_streams(sglexec_link *link)
 {
     sglexec_device *device = link->device;
     const sglcuda_driver *driver = device->driver;
-    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuStreamCreate(&link->stream, CU_STREAM_NON_BLOCKING),
+    int least = 0, greatest = 0;
+    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuCtxGetStreamPriorityRange(&least, &greatest),
+                              "asking for priorities"));
+    SGLCORE_TRY(sglcuda_check(device->env, driver,
+                              driver->cuStreamCreateWithPriority(&link->stream, CU_STREAM_NON_BLOCKING, greatest),
                               "making a stream"));
     SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuEventCreate(&link->begun, CU_EVENT_DISABLE_TIMING),
                               "making an event"));

@@ -350,6 +350,18 @@ DRIVER cuStreamCreate(CUstream *stream, unsigned flags)
     return *stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+DRIVER cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return here();
+}
+
+DRIVER cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    return priority < -5 || priority > 0 ? CUDA_ERROR_INVALID_VALUE : cuStreamCreate(stream, flags);
+}
+
 DRIVER cuStreamDestroy(CUstream stream)
 {
     HERE;
