@@ -43,23 +43,26 @@ static sglir_id rope_frequencies(sglir_graph *g, const sglir_graph *from, const 
 void sglir_compose_rope(sglir_graph *g, const sglir_graph *from, const sglir_node *node, const sglir_id *args,
                         sglir_id *out)
 {
-    sglir_id x = sglir_widen(g, args[0]);
-    if (g->status != SGL_OK) return;
-    const sglir_type type = *sglir_type_of(g, x);
+    const sglir_type type = *sglir_type_of(g, args[0]);
     int64_t half = type.dims[3] / 2;
-    sgl_dtype dtype = (sgl_dtype)type.dtype;
+    sgl_dtype dtype = sglir_wide_float((sgl_dtype)type.dtype);
     sglir_id places = sglir_cast(g, rope_places(g, args[1], type.dims[1]), dtype);
     sglir_id angles = sglir_mul(g, places, rope_frequencies(g, from, node, dtype, half));
     sglir_id cosine = sglir_unary(g, SGLIR_OP_COS, angles), sine = sglir_unary(g, SGLIR_OP_SIN, angles);
     if (sglir_attr_int(from, node, "inverse")) sine = sglir_unary(g, SGLIR_OP_NEG, sine);
-    sglir_id low = sglir_slice(g, x, 3, 0, half), high = sglir_slice(g, x, 3, half, 2 * half);
+    /* Widened and rounded by halves: a kernel takes a part of what it reads, but not of what it computes. */
+    sglir_id low = sglir_slice(g, args[0], 3, 0, half), high = sglir_slice(g, args[0], 3, half, 2 * half);
+    low = sglir_widen(g, low);
+    high = sglir_widen(g, high);
     /* One emission a statement: C leaves the order of arguments open, and the graph must not depend on the compiler. */
     sglir_id low_cosine = sglir_mul(g, low, cosine), high_sine = sglir_mul(g, high, sine);
     sglir_id high_cosine = sglir_mul(g, high, cosine), low_sine = sglir_mul(g, low, sine);
     sglir_id first = sglir_sub(g, low_cosine, high_sine), second = sglir_add(g, high_cosine, low_sine);
+    first = sglir_cast_like(g, first, args[0]);
+    second = sglir_cast_like(g, second, args[0]);
     const sglir_id turned[2] = { first, second };
     const sglir_named axis = SGLIR_I("axis", 3);
-    out[0] = sglir_cast_like(g, sglir_emit(g, SGLIR_OP_CONCAT, turned, 2, &axis, 1, NULL), args[0]);
+    out[0] = sglir_emit(g, SGLIR_OP_CONCAT, turned, 2, &axis, 1, NULL);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------ */
