@@ -189,6 +189,7 @@ static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options 
     const sglpass_context context = { .env = &r->env,
                                       .plan = &plan,
                                       .workspace = r->ops->workspace,
+                                      .computing = r->ops->computing,
                                       .give_back = options->marked_only || options->memory > 0 ? 0 : INT64_MAX };
     /* A graph of this env: what a pass frees was counted where it was asked for. */
     sglcore_text text = ir_case_print(g->env, g);

@@ -65,7 +65,11 @@ static void list_each(sgl_session *session, const sglir_graph *ir, const sglplan
                       const sgltune_rates *rates, sgltune_list *list, sglcore_hash *hash)
 {
     sglcore_env *env = &session->vm->env;
-    const sglpass_context context = { .env = env, .plan = plan, .rank = rank, .workspace = session->ops->workspace };
+    const sglpass_context context = { .env = env,
+                                      .plan = plan,
+                                      .rank = rank,
+                                      .workspace = session->ops->workspace,
+                                      .computing = session->ops->computing };
     sglir_graph *placed;
     sglexec_program *program;
     if (sglpass_run(&context, ir, NULL, &placed) != SGL_OK) fail_msg("rank %d: %s", (int)rank, env->message);

@@ -446,6 +446,45 @@ static void test_stored_view_used_turned(void **state)
     assert_int_equal(env.bytes_in_use, 0);
 }
 
+/* Results of all kernels of a gate whose value two of them read, for a device where arithmetic costs so much. */
+static int results_at(double computing)
+{
+    static const char text[] = "graph \"g\" {\n"
+                               "  %0 = input() {role=2, name=\"x\", dtype=bf16, dims=[512,512]}\n"
+                               "  %1 = input() {role=2, name=\"up\", dtype=bf16, dims=[512,512]}\n"
+                               "  %2 = input() {role=2, name=\"w\", dtype=bf16, dims=[512,512]}\n"
+                               "  %3 = silu(%0)\n"
+                               "  %4 = mul(%3, %1)\n"
+                               "  %5 = dot(%4, %2) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                               "  %6 = mul(%5, %3)\n"
+                               "  fetch \"y\" %6\n"
+                               "}\n";
+    sglcore_env env;
+    sglcore_env_init(&env, NULL, NULL, NULL, NULL);
+    sglplan plan;
+    sglplan_init(&plan);
+    sglpass_context context = { .env = &env, .plan = &plan, .computing = computing };
+    sglir_graph *g = NULL, *fused = NULL;
+    int results = 0;
+    if (sglir_parse(&env, "g", text, strlen(text), &g) != SGL_OK) fail_msg("%s", env.message);
+    if (sglpass_fuse(&context, g, &fused) != SGL_OK) fail_msg("%s", env.message);
+    for (int64_t n = 0; n < fused->nodes.count; n++)
+        if (fused->nodes.data[n].op == SGLIR_OP_FUSED) results += (int)fused->nodes.data[n].out_count;
+    sglir_graph_free(g);
+    sglir_graph_free(fused);
+    assert_int_equal(env.bytes_in_use, 0);
+    return results;
+}
+
+/* An exponential costs the CPU more than the four bytes that it takes to store it and load it, and a GPU less. */
+static void test_costs_of_computing(void **state)
+{
+    (void)state;
+    assert_int_equal(results_at(0), 3);
+    assert_int_equal(results_at(1), 3);
+    assert_int_equal(results_at(0.2), 2);
+}
+
 /* ---- without memory ------------------------------------------------------------------------------------------- */
 
 static sgl_status fuse_whole(sglcore_env *env, void *context)
@@ -483,9 +522,8 @@ static void test_failing_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_graphs),
-        cmocka_unit_test(test_kernels_of_text_cases),
-        cmocka_unit_test(test_stored_view_used_turned),
+        cmocka_unit_test(test_random_graphs),           cmocka_unit_test(test_kernels_of_text_cases),
+        cmocka_unit_test(test_stored_view_used_turned), cmocka_unit_test(test_costs_of_computing),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,8 @@ typedef struct sglexec_device_ops {
     /* Before anything is allocated: which composites it runs whole, in which dtypes, and with how much workspace. */
     bool (*native)(sglir_op op);
     int64_t (*workspace)(const sglir_graph *g, sglir_id node);
+    double
+        computing; /* what arithmetic costs a fused kernel beside the bytes it moves, the CPU's cost being 1; 0: 1 too */
 
     /* Memory of the device. */
     int64_t (*room)(sglexec_device *device); /* bytes that are free; NULL: it is the host's memory, or none */

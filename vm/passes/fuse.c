@@ -185,7 +185,10 @@ static sgl_status run(sglpass_fusion *f, sglir_graph **out)
 sgl_status sglpass_fuse(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
 {
     *out = NULL;
-    sglpass_fusion f = { .env = context->env, .g = in, .arena = { .env = context->env } };
+    sglpass_fusion f = { .env = context->env,
+                         .g = in,
+                         .computing = context->computing > 0 ? context->computing : 1,
+                         .arena = { .env = context->env } };
     sgl_status status = run(&f, out);
     if (status == SGL_OK) sglpass_say(context, in, *out, f.clusters.count > 0);
     release(&f);

@@ -262,7 +262,7 @@ static void measure_computed(sglpass_fusion *f, const sglir_domain_value *value)
     sglir_id node = f->g->values.data[value->value].node;
     double weight = f->node[node].weight;
     const sglir_domain_value *over = value->reduction != SGLIR_REDUCES_NOT ? &d->values.data[value->argument] : value;
-    f->measure.cost += weight * elements_of(d, over);
+    f->measure.cost += f->computing * weight * elements_of(d, over);
     f->measure.transcendentals += weight > 2;
 }
 

@@ -82,6 +82,7 @@ typedef SGLCORE_VEC(sglir_id) sglpass_fuse_ids;
 typedef struct sglpass_fusion {
     sglcore_env *env;
     const sglir_graph *g;
+    double computing; /* as the context has it */
     sglcore_arena arena;
     sglir_domain domain;
     sgl_status status;

@@ -24,7 +24,7 @@ static uint8_t role_of_op(const sglir_node *node)
 }
 
 /* Bytes that could be moved in the time that one element takes: measured on the CPU (24 GB/s for two cores; a cheap op
- * on a tile 0.1 ns, an exponential 0.4 ns an element); on a GPU computation is cheaper still. */
+ * on a tile 0.1 ns, an exponential 0.4 ns an element). What a GPU makes of it its device says (pass.h). */
 static double weight_of(const sglpass_fusion *f, sglir_id node)
 {
     const double per_flop = 1.2, per_transcendental = 5;

@@ -19,8 +19,9 @@ typedef struct sglpass_context {
      * SPACE_STATE, and members. What it names keeps its place; what is new comes behind. NULL: nothing yet. */
     const sglir_graph *layout;
     int64_t (*workspace)(const sglir_graph *g, sglir_id node); /* of the device; NULL: none needs any */
-    const atomic_int *interrupted;                             /* not 0: the host asks to stop; NULL: nobody can */
-    int64_t give_back; /* bytes of the peak that recompute spares beyond what is marked: against a bound */
+    double computing; /* of the device: what arithmetic costs beside moving bytes, the CPU's cost being 1; 0: 1 too */
+    const atomic_int *interrupted; /* not 0: the host asks to stop; NULL: nobody can */
+    int64_t give_back;             /* bytes of the peak that recompute spares beyond what is marked: against a bound */
     /* Parameters, by the hash of their names, of which it was said that no gradient reaches them; what is in it is not said
      * again. NULL: nobody remembers beyond one graph. */
     sglcore_map *warned;

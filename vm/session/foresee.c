@@ -55,6 +55,7 @@ static sgl_status list_program(const foreseen *f, int64_t rank, planned *made)
                                       .rank = rank,
                                       .warned = &session->warned,
                                       .workspace = session->ops->workspace,
+                                      .computing = session->ops->computing,
                                       .interrupted = &session->vm->interrupted };
     sglir_graph *placed = NULL;
     sglexec_program *program = NULL;

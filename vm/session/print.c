@@ -113,6 +113,7 @@ sgl_status sgl_graph_print(sgl_session *session, const sgl_graph *graph, const s
                                       .rank = at.rank,
                                       .layout = session->layout,
                                       .workspace = session->ops->workspace,
+                                      .computing = session->ops->computing,
                                       .warned = &session->warned };
     sglir_graph *after = NULL;
     SGLCORE_TRY(sglpass_run(&context, graph->ir, all ? NULL : pass, &after));

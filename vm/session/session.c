@@ -27,6 +27,7 @@ static sgl_status make_session(sgl_vm *vm, const char *device, bool looks, sgl_s
         made->looking.name = ops->name;
         made->looking.native = ops->native;
         made->looking.workspace = ops->workspace;
+        made->looking.computing = ops->computing;
         made->looking.source = ops->source;
         made->ops = ops = &made->looking;
     }
@@ -244,6 +245,7 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
                                       .layout = session->layout,
                                       .warned = &session->warned,
                                       .workspace = session->ops->workspace,
+                                      .computing = session->ops->computing,
                                       .interrupted = &session->vm->interrupted };
     sgl_status status = sglpass_run(&context, graph->ir, NULL, &program->placed);
     if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);

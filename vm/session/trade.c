@@ -211,6 +211,7 @@ sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph, const 
                                    .rank = rank,
                                    .layout = session->layout,
                                    .workspace = session->ops->workspace,
+                                   .computing = session->ops->computing,
                                    .warned = &session->warned };
     sgl_status status = write_table(&t, &given);
     if (status == SGL_OK && text.count > 0) status = write(user, text.data, (size_t)text.count);
