@@ -138,7 +138,9 @@ sgl_status sglcuda_link_join(sglexec_link *link)
 
 sgl_status sglcuda_links_join(sglexec_device *device)
 {
-    for (sglexec_link *link = device->links ? device->links->first : NULL; link; link = link->next)
+    if (!device->links) return SGL_OK;
+    device->links->rows++;
+    for (sglexec_link *link = device->links->first; link; link = link->next)
         if (link->under_way) SGLCORE_TRY(sglcuda_link_join(link));
     return SGL_OK;
 }
@@ -235,6 +237,7 @@ static sgl_status make_links(sglexec_device *device, const sglcuda_nccl *nccl)
     if (!l) return SGL_OUT_OF_MEMORY;
     device->links = l;
     l->nccl = nccl;
+    l->rows = 1;
     SGLCORE_TRY(sglcuda_check(device->env, driver,
                               driver->cuMemHostAlloc(&words, SGLCUDA_MOST_LINKS * sizeof *l->words, 0),
                               "taking pinned memory of the host"));

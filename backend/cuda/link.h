@@ -26,7 +26,7 @@ bool sglcuda_links_stuck(const sglexec_device *device);
 void sglcuda_links_close(sglexec_device *device);
 /* One line for `sgl doctor`. */
 sgl_status sglcuda_links_describe(sglexec_device *device, sglcore_text *text);
-/* The command of an exchange, a WAIT (begun: the command of its exchange), a number. (exchange.c) */
+/* The command of an exchange, a WAIT (begun: the command of its exchange), a number. (exchange_plan.c) */
 sgl_status sglcuda_prepare_linked(sglcuda_prepare *p, const sglexec_instruction *i, const sglexec_linked *linked,
                                   const sglcuda_command *begun, sglcuda_command *command);
 /* Once all of a program's exchanges have their commands; and before it is released. */
@@ -71,6 +71,7 @@ struct sglcuda_links {
     int64_t block_bytes;
     SGLCORE_VEC(const sglexec_linked *) entries; /* what a mark's id means */
     const sglcuda_function *mark;
+    int64_t rows;             /* how often all were joined, and once more */
     int asked;                /* asks, for what is asked more rarely */
     bool told, is_cut, stuck; /* told: of an exchange under way */
 };

@@ -50,8 +50,10 @@ struct CUmod_st {
 struct CUctx_st {
     int users;
 };
+/* work: launches so far; joined: so many of them come before something of the stream that captures. */
 struct CUstream_st {
-    int captures;
+    int captures, capture, work, joined;
+    struct CUstream_st *next;
 };
 struct CUgraph_st {
     int none;
@@ -60,7 +62,8 @@ struct CUgraphExec_st {
     int none;
 };
 struct CUevent_st {
-    int recorded;
+    int recorded, capture, work;
+    CUstream stream;
 };
 
 static struct CUctx_st contexts[2];
@@ -75,7 +78,9 @@ static int told(const char *word)
     return words != NULL && strstr(words, word) != NULL;
 }
 
-static int held; /* streams do not end */
+static int held;                       /* streams do not end */
+static int capture_count, capture_now; /* now: 0, or the number of the capture that is under way */
+static struct CUstream_st *streams;
 
 static void stop(const char *what)
 {
@@ -347,6 +352,8 @@ DRIVER cuStreamCreate(CUstream *stream, unsigned flags)
     HERE;
     *stream = calloc(1, sizeof **stream);
     stream_count += *stream != NULL;
+    if (*stream != NULL) (*stream)->next = streams;
+    if (*stream != NULL) streams = *stream;
     return *stream != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -365,6 +372,10 @@ DRIVER cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority
 DRIVER cuStreamDestroy(CUstream stream)
 {
     HERE;
+    struct CUstream_st **at = &streams;
+    while (*at != NULL && *at != stream) at = &(*at)->next;
+    if (*at == NULL) stop("what is destroyed is no stream");
+    *at = stream->next;
     free(stream);
     stream_count--;
     return CUDA_SUCCESS;
@@ -385,10 +396,17 @@ DRIVER cuStreamSynchronize(CUstream stream)
     return told("broken") ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
+/* An event of a capture is of no use outside of it, nor one from outside within. */
 DRIVER cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-    (void)stream, (void)event, (void)flags;
-    return here();
+    (void)flags;
+    HERE;
+    if (event->recorded && event->capture != capture_now)
+        return capture_now ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_ERROR_CAPTURED_EVENT;
+    stream->work += stream->captures == 0;
+    if (stream->captures == 0 && capture_now) stream->capture = capture_now;
+    if (stream->captures && event->stream && event->work > event->stream->joined) event->stream->joined = event->work;
+    return CUDA_SUCCESS;
 }
 
 DRIVER cuEventCreate(CUevent *event, unsigned flags)
@@ -410,9 +428,8 @@ DRIVER cuEventDestroy(CUevent event)
 
 DRIVER cuEventRecord(CUevent event, CUstream stream)
 {
-    (void)stream;
     HERE;
-    event->recorded = 1;
+    *event = (struct CUevent_st){ 1, capture_now, stream->work, stream };
     return CUDA_SUCCESS;
 }
 
@@ -441,6 +458,7 @@ DRIVER cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
     HERE;
     if (stream == NULL || stream->captures) return CUDA_ERROR_ILLEGAL_STATE;
     stream->captures = 1;
+    capture_now = ++capture_count;
     return CUDA_SUCCESS;
 }
 
@@ -450,6 +468,11 @@ DRIVER cuStreamEndCapture(CUstream stream, CUgraph *graph)
     *graph = NULL;
     if (!stream->captures) return CUDA_ERROR_ILLEGAL_STATE;
     stream->captures = 0;
+    const int ended = capture_now;
+    capture_now = 0;
+    for (const struct CUstream_st *other = streams; other != NULL; other = other->next)
+        if (other != stream && other->capture == ended && other->joined < other->work)
+            return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     *graph = calloc(1, sizeof **graph);
     graph_count += *graph != NULL;
     return *graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -579,6 +602,7 @@ DRIVER cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
                 function->argument_bytes, bytes);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    stream->work++;
     if (strcmp(function->name, "exchange_mark") == 0 && !held) run_mark(extra[1]);
     return CUDA_SUCCESS;
 }

@@ -71,3 +71,25 @@ says err 'waits at exchange' 'of group dp, for 2.' '(timeout 2 s)' 'gpt2.lua:'
 SGL_TESTS_NCCL=never job 1 2 dp=2 --timeout 2
 says err 'waits at exchange' '(making a group of devices), broadcast of group dp, for 2.' '(timeout 2 s)'
 [ "$(grep -c '^sgl: .*timeout 2 s' err)" -eq 1 ] || fail "it is not told once"
+
+# A rank that ends while the others' GPUs wait for it.
+rm -rf run
+# shellcheck disable=SC2086
+SGL_TESTS_NCCL=stuck "$SGL" train "$GPT2" --device cuda --data "$ROOT/docs/language.md" $TINY_GPT2 --steps 3 --quiet \
+    --out run --nproc 2 --mesh dp=2 --timeout 100 >out 2>err </dev/null &
+job=$!
+for _ in $(seq 1 600); do
+    ! grep -qF "$by_nccl" err || break
+    sleep 0.1
+done
+sleep 1
+since=$(date +%s)
+victim=$(pgrep -f "^$SGL train.*--mesh dp=2" | while read -r process; do
+    tr '\0' '\n' <"/proc/$process/environ" | grep -qx 'OMPI_COMM_WORLD_RANK=1' && echo "$process"
+done)
+kill -KILL "$victim"
+status=0
+wait $job || status=$?
+[ "$status" -ne 0 ] || fail "a job ended well of which a rank was killed"
+[ $(($(date +%s) - since)) -le 20 ] || fail "the others needed $(($(date +%s) - since)) s"
+says err 'rank 1 on' 'has ended'

@@ -285,6 +285,38 @@ static void test_members(void **state)
     close_rig(&g);
 }
 
+/* What was begun before a loop and is waited for after it is over by then: a CUDA graph ends at the loop. */
+static void test_apart(void **state)
+{
+    (void)state;
+    rig g;
+    const sglplan plan = plan_of(SGLIR_AXIS_DP, 2);
+    cuda_case_needs_nvrtc();
+    for (int graphs = 0; graphs < 2; graphs++) {
+        begin(&g, 2, 0, "");
+        setenv("SGL_CUDA_GRAPH", graphs ? "1" : "0", 1);
+        build_or_fail(&g, &plan,
+                      "graph \"net\" {\n"
+                      "  %0 = input() {role=2, name=\"p\", dtype=f32, dims=[64], partial=1}\n"
+                      "  %1 = input() {role=2, name=\"q\", dtype=f32, dims=[3]}\n"
+                      "  %2 = all_reduce(%0) {axes=1}\n"
+                      "  %3 = scan(%1) {steps=2} {\n"
+                      "    region(%4: i64[], %5: f32[3]) {\n      %6 = neg(%5)\n      yield %6\n    }\n  }\n"
+                      "  %7 = all_reduce(%0) {axes=1}\n"
+                      "  %8 = wait(%2, %0)\n"
+                      "  %9 = neg(%8)\n"
+                      "  %10 = wait(%7, %0)\n"
+                      "  fetch \"a\" %9\n  fetch \"b\" %10\n  fetch \"c\" %3\n}\n");
+        (void)said();
+        const char once[] = "step send 1 256\nstep receive 1 256\nstep send 1 256\nstep receive 1 256\n";
+        char thrice[3 * sizeof once];
+        snprintf(thrice, sizeof thrice, "%s%s%s", once, once, once);
+        steps(&g, graphs ? once : thrice);
+        unsetenv("SGL_CUDA_GRAPH");
+        close_rig(&g);
+    }
+}
+
 /* ---- what goes wrong ------------------------------------------------------------------------------------------------------- */
 
 static const char sums[] = "graph \"net\" {\n"
@@ -388,9 +420,10 @@ static void test_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two),     cmocka_unit_test(test_four),    cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_members), cmocka_unit_test(test_stuck),   cmocka_unit_test(test_never),
-        cmocka_unit_test(test_broken),  cmocka_unit_test(test_one_gpu), cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_two),         cmocka_unit_test(test_four),   cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_members),     cmocka_unit_test(test_apart),  cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_never),       cmocka_unit_test(test_broken), cmocka_unit_test(test_one_gpu),
+        cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
