@@ -150,6 +150,13 @@ done
         plan --mesh pp=8 --set layers=$layers --set batch=8 --set plan.micro=4 --set plan.schedule=1f1b --rank 3
         grep -q '^  send  *over pp  *8 ranks  *15 times' out || fail "$layers layers: $(grep '^  send' out), not 2 * 4 + 7"
     done
+    # In fp16 gradients are unscaled where they are, and no more crosses than one more number to each other stage.
+    for precision in bf16 fp16; do
+        plan --mesh pp=4 --set layers=8 --set plan.micro=4 --set plan.schedule=1f1b --rank 1 --set plan.precision=$precision --format json
+        eval "sent_$precision=$(number bytes_sent)"
+    done
+    # shellcheck disable=SC2154
+    holds "$sent_fp16 == $sent_bf16 + 3 * 4"
     run 1 plan "$LLAMA" $TINY $FOUR --set plan.schedule=interleaved --set plan.chunks=4
     says err 'pp = 2 stages of chunks = 4 are 8' 'modules to cut between'
     run 1 plan "$LLAMA" $TINY $FOUR --set plan.schedule=1f1b --set plan.cut=blocks.7

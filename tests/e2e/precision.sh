@@ -68,6 +68,23 @@ steps_of half.log >b
 same a b
 same whole/step-00000100/states.safetensors half/step-00000100/states.safetensors
 
+# Over stages of a pipeline, each of which unscales its own gradients and looks through them: the same steps are skipped.
+if command -v mpirun >/dev/null && "$SGL" doctor | grep -q 'libsgl_mpi.so$'; then
+    brief() { # NAME OPTION...: few steps, in two micro-batches each
+        name=$1
+        shift
+        # shellcheck disable=SC2086
+        run 0 train "$LLAMA" $TINY --data text --steps 24 $large --set plan.micro=2 --out "$name" --log "$name.log" --quiet "$@"
+    }
+    brief alone
+    brief staged --nproc 2 --mesh pp=2 --set plan.schedule=1f1b
+    # One that is near the largest number may be skipped by one of them alone.
+    apart="$(log skipped staged.log 24) - $(log skipped alone.log 24)"
+    holds "$(log skipped staged.log 24) > 3 && $apart <= 1 && $apart >= -1"
+    apart="$(log loss staged.log 24) - $(log loss alone.log 24)"
+    holds "$apart < 0.05 && $apart > -0.05"
+fi
+
 # What was begun in fp32 goes on in fp16, with a scale of its own, and back.
 run 0 train "$LLAMA" --out fp32 --resume --log fp32.log --steps 104 --set plan.precision=fp16
 says err '~loss_scale.scale is not in it and begins as 65536'

@@ -1,5 +1,5 @@
 /* shard_packs.c -- packs some of whose members are split are opened: the whole members stay one pack, each split one
- * goes its way in its own shape.
+ * goes its way in its own shape. Over stages of a pipeline each member does, since each may be of another stage.
  *
  * In: a graph in which optimizers work on packs of parameters, gradients and moments. Out: the same mathematics. What
  * is tied to a pack by elementwise ops (a domain) has its members; each value of a domain becomes a list of pieces, one
@@ -86,8 +86,8 @@ static bool is_split_member(const opener *o, sglir_id value)
     const sglir_node *maker = sglir_maker(o->g, value);
     int8_t at[SGLIR_AXIS_COUNT];
     uint64_t named;
-    const bool staged = sglplan_is_staged(o->plan); /* each goes to its stage */
-    return maker && maker->op == SGLIR_OP_INPUT && (staged || sglpass_split_input(o->plan, o->g, maker, at, &named));
+    if (sglplan_is_staged(o->plan)) return true; /* a gradient, too, where it is unscaled */
+    return maker && maker->op == SGLIR_OP_INPUT && sglpass_split_input(o->plan, o->g, maker, at, &named);
 }
 
 static sgl_status meet_pack(opener *o, sglir_id id)
