@@ -606,7 +606,7 @@ SGL_API sgl_status sgl_generate(sgl_session *session, const sgl_generate_config 
 /* Whether one token after another gives what several at once give: *agrees is 0 where a part of the model looks at other
  * tokens and keeps nothing of them. UNSUPPORTED where it sees later ones. `decode` and `few` are programs of the job's graphs
  * of these names (few: tokens i32[1, n], last i64[]), both in f32 (plan: "wide" = "*"), since narrow sums differ by more than
- * is looked for; a few tokens go through both, in the session as it is. */
+ * is looked for; a few tokens go through both, in the session as it is. Of a session that has joined all ranks call it. */
 SGL_API sgl_status sgl_generate_agrees(sgl_session *session, sgl_program *decode, sgl_program *few, int *agrees);
 
 /* Arithmetic of one step of a program (2 per multiply-add of its products), and what a large product reaches on the

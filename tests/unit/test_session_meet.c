@@ -273,6 +273,59 @@ static void test_parts(void **state)
     assert_int_equal(j.all.ranks[0].status, SGL_OK);
 }
 
+/* ---- a comparison that one rank cannot begin ----------------------------------------------------------------------------------- */
+
+typedef struct comparison_fault {
+    int64_t fail_at; /* an allocation of rank 1, from the start of the comparison on */
+} comparison_fault;
+
+static const char decode_text[] = "graph \"decode\" {\n"
+                                  "  %0 = input() {role=0, name=\"embed\", dtype=f32, dims=[8,4]}\n"
+                                  "  %1 = input() {role=2, name=\"tokens\", dtype=i32, dims=[1,1]}\n"
+                                  "  %2 = gather(%0, %1)\n"
+                                  "  %3 = reshape(%2) {dims=[1,4]}\n"
+                                  "  fetch \"logits\" %3\n}\n";
+static const char few_text[] = "graph \"few\" {\n"
+                               "  %0 = input() {role=0, name=\"embed\", dtype=f32, dims=[8,4]}\n"
+                               "  %1 = input() {role=2, name=\"tokens\", dtype=i32, dims=[1,3]}\n"
+                               "  %2 = input() {role=2, name=\"last\", dtype=i64, dims=[]}\n"
+                               "  %3 = gather(%0, %1)\n"
+                               "  %4 = dynamic_slice(%3, %2) {axis=1, size=1}\n"
+                               "  %5 = reshape(%4) {dims=[1,4]}\n"
+                               "  fetch \"logits\" %5\n}\n";
+
+static sgl_status comparison_body(session_rank *r)
+{
+    static const session_layout layout = { 1, 1, 2, "embed tp:1" };
+    const comparison_fault *fault = r->all->job;
+    sgl_program *few;
+    int agrees = 0;
+    SGLCORE_TRY(session_rank_freeze(r, decode_text, &layout, NULL, &r->program));
+    SGLCORE_TRY(session_rank_freeze(r, few_text, &layout, NULL, &few));
+    if (r->number == 1) r->heap.counter = (fault_counter){ .fail_at = fault->fail_at };
+    const sgl_status status = sgl_generate_agrees(r->session, r->program, few, &agrees);
+    r->heap.counter = (fault_counter){ 0 };
+    return status == SGL_OK && !agrees ? SGL_INTERNAL : status;
+}
+
+/* The other rank ends as well, and not at the deadline of an exchange that nobody comes to. */
+static void test_comparison_faults(void **state)
+{
+    (void)state;
+    comparison_fault fault = { 0 };
+    bool tripped = true;
+    for (fault.fail_at = 1; tripped; fault.fail_at++) {
+        session_ranks all = { .size = 2, .body = comparison_body, .job = &fault };
+        const int64_t since = sglcore_now_ns();
+        session_ranks_run(&all);
+        assert_true(sglcore_now_ns() - since < 10000000000);
+        tripped = all.ranks[1].status != SGL_OK;
+        if ((all.ranks[0].status != SGL_OK) != tripped)
+            fail_msg("allocation %d: rank 0: %s", (int)fault.fail_at, all.ranks[0].message);
+    }
+    assert_true(fault.fail_at > 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_agrees),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_split_states),
+        cmocka_unit_test(test_comparison_faults),
     };
     return cmocka_run_group_tests_name("session meet", tests, NULL, NULL);
 }

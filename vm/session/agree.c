@@ -112,13 +112,12 @@ static sgl_status compare(comparison *c, int *agrees)
     return SGL_OK;
 }
 
-static sgl_status prepare_and_compare(comparison *c, int *agrees)
+static sgl_status prepare(comparison *c)
 {
     SGLCORE_TRY(find_types(c));
     c->single = sglcore_alloc(c->env, c->bytes);
     c->together = sglcore_alloc(c->env, c->bytes);
-    if (!c->single || !c->together) return SGL_OUT_OF_MEMORY;
-    return compare(c, agrees);
+    return c->single && c->together ? SGL_OK : SGL_OUT_OF_MEMORY;
 }
 
 sgl_status sgl_generate_agrees(sgl_session *session, sgl_program *decode, sgl_program *few, int *agrees)
@@ -127,7 +126,9 @@ sgl_status sgl_generate_agrees(sgl_session *session, sgl_program *decode, sgl_pr
     SGLSESSION_NEEDS(decode->session == session && few->session == session, session->vm,
                      "both must be programs of this session");
     comparison c = { .env = &session->vm->env, .decode = decode, .few = few };
-    sgl_status status = prepare_and_compare(&c, agrees);
+    /* A rank that cannot begin must not leave the others in the exchanges of a step. */
+    sgl_status status = sgl_session_agree(session, prepare(&c));
+    if (status == SGL_OK) status = compare(&c, agrees);
     sglcore_free(c.env, c.single, c.bytes);
     sglcore_free(c.env, c.together, c.bytes);
     return status;
