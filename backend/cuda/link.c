@@ -184,8 +184,7 @@ sgl_status sglcuda_links_wait(sglexec_device *device)
     if (l->stuck)
         return sglcore_fail(device->env, SGL_DEVICE, "device cuda: an exchange that was cut has not ended on the GPU");
     if (l->is_cut) return SGL_OK;
-    sgl_status status = sglcuda_links_join(device);
-    if (status == SGL_OK) status = wait_asking(device, device->stream, NULL);
+    const sgl_status status = wait_asking(device, device->stream, NULL);
     if (status != SGL_OK) return cut_for(device, status);
     if (l->told && l->ask) (void)l->ask(l->context, NULL, 0);
     l->told = false;
@@ -478,5 +477,6 @@ const sglexec_device_links sglcuda_link_ops = {
     .leave = leave,
     .cut = cut,
     .route = sglcuda_route,
+    .join_all = sglcuda_links_join,
 };
 #endif

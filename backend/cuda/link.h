@@ -19,7 +19,7 @@ extern const sglexec_device_links sglcuda_link_ops;
 sgl_status sglcuda_links_join(sglexec_device *device);
 /* DEVICE once links were cut: nothing is launched any more that may hold them. */
 sgl_status sglcuda_links_check(sglexec_device *device);
-/* Until the device's stream is empty, asking. Not SGL_OK: links were cut. */
+/* Until the device's stream is empty, asking; what is under way beside it goes on. Not SGL_OK: links were cut. */
 sgl_status sglcuda_links_wait(sglexec_device *device);
 /* The GPU did not come to rest when links were cut: whatever waits for it would for ever. */
 bool sglcuda_links_stuck(const sglexec_device *device);

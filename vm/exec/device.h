@@ -50,6 +50,8 @@ typedef struct sglexec_device_links {
     /* of: per instruction of the program. From then on launch and run take its exchanges too; one that a WAIT waits for goes on
      * beside what follows. */
     sgl_status (*route)(sglexec_device *device, void *prepared, const sglexec_linked *of);
+    /* What is under way comes before whatever is launched or waited for next. */
+    sgl_status (*join_all)(sglexec_device *device);
 } sglexec_device_links;
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */

@@ -42,6 +42,8 @@ sgl_status sglexec_exchanges_link(sglexec_exchanges *exchanges, const struct sgl
                                   struct sglexec_device *device, void *prepared);
 /* They were: the device runs them as its own instructions. */
 bool sglexec_exchanges_are_linked(const sglexec_exchanges *exchanges);
+/* Of linked ones: the device comes to what is next when those that have begun are over. */
+sgl_status sglexec_exchanges_join(const sglexec_exchanges *exchanges);
 /* Runs instruction n, of exchanges that are not linked: an exchange begins, and is waited for at once unless a WAIT of the program does; a WAIT waits.
  * at_once: for somebody who looks at each result, no exchange is left under way. Allocates nothing. */
 sgl_status sglexec_exchanges_run(sglexec_exchanges *exchanges, const sglexec_memory *memory, uint32_t n, bool at_once);

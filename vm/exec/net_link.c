@@ -184,3 +184,5 @@ sgl_status sglexec_exchanges_link(sglexec_exchanges *e, const sglexec_device_ops
 }
 
 bool sglexec_exchanges_are_linked(const sglexec_exchanges *e) { return e->linked != NULL; }
+
+sgl_status sglexec_exchanges_join(const sglexec_exchanges *e) { return e->net->links->join_all(e->net->device); }

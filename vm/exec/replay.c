@@ -103,6 +103,7 @@ static sgl_status launch_traced(const replayer *r, uint32_t n)
     const sglexec_memory memory = { r->ops, r->device, r->spaces };
     SGLCORE_TRY(sglexec_trace_before(r->trace, &memory, n));
     SGLCORE_TRY(launch(r, n));
+    if (r->exchanges && sglexec_exchanges_are_linked(r->exchanges)) SGLCORE_TRY(sglexec_exchanges_join(r->exchanges));
     SGLCORE_TRY(r->ops->finish(r->device));
     return sglexec_trace_after(r->trace, &memory, n);
 }
