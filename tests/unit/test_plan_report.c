@@ -104,13 +104,13 @@ static void test_json(void **state)
         assert_string_equal(json_string_value(json_object_get(feed, "part")), parts[rank / 2]);
         assert_string_equal(json_string_value(json_object_get(feed, "whole")), "f32[6,4]");
         assert_int_equal(json_integer_value(json_array_get(json_object_get(feed, "at"), 0)), at[rank / 2]);
-        /* The gradient, 16 bytes, and the loss, 4: 2 * 3 / 4 of each is sent. */
+        /* The gradient, 16 bytes, and the loss, 4, in one exchange: 2 * 3 / 4 of each is sent. */
         assert_int_equal(json_array_size(json_object_get(root, "exchanges")), 1);
         exchange = json_array_get(json_object_get(root, "exchanges"), 0);
         assert_string_equal(json_string_value(json_object_get(exchange, "op")), "all_reduce");
         assert_string_equal(json_string_value(json_object_get(exchange, "axes")), "dp");
         assert_int_equal(number(exchange, "ranks"), 4);
-        assert_int_equal(number(exchange, "count"), 2);
+        assert_int_equal(number(exchange, "count"), 1);
         assert_int_equal(number(exchange, "bytes_sent"), 24 + 6);
         json_decref(root);
         sgl_close(p.vm);
@@ -124,7 +124,7 @@ static void test_text(void **state)
         "plan of program \"step\", rank 7 of 8\n",
         "mesh dp=4 (here 3), tp=2 (here 1)\n",
         "f32[1,4] of f32[6,4], from [5,0] on\n",
-        "all_reduce           over dp                4 ranks        2 times                   30\n",
+        "all_reduce           over dp                4 ranks        1 times                   30\n",
     };
     planned p;
     kept_text text = { 0 };

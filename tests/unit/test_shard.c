@@ -84,6 +84,14 @@ static sglir_graph *laid_out(sglcore_env *env, const sglir_graph *g, const sglpl
     return NULL;
 }
 
+/* Of a sum of several values; 0: of one. */
+static uint32_t packed_terms(const sglir_graph *g, const sglir_node *node)
+{
+    if (node->op != SGLIR_OP_ALL_REDUCE) return 0;
+    const sglir_node *maker = sglir_maker(g, sglir_arg(g, node, 0));
+    return maker && maker->op == SGLIR_OP_PACK ? maker->arg_count : 0;
+}
+
 /* Lays g out over the mesh, runs all ranks, and holds each one's results against those of the whole. */
 static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g, const sglir_graph *expanded,
                        const mesh_case *c, const interp *whole, ir_tolerance tolerance, int *exchanges)
@@ -108,6 +116,8 @@ static void check_mesh(sglcore_env *env, const char *name, const sglir_graph *g,
     for (int op = 0; exchanges && op < SGLIR_OP_COUNT; op++) {
         if (sglir_is_exchange(op)) exchanges[op] += ir_case_count(check.graphs[0], (sglir_op)op);
     }
+    for (int64_t n = 0; exchanges && n < check.graphs[0]->nodes.count; n++)
+        exchanges[SGLIR_OP_PACK] += packed_terms(check.graphs[0], &check.graphs[0]->nodes.data[n]) > 0;
     world_check_free(&check);
 }
 
@@ -137,6 +147,7 @@ static void test_random_graphs(void **state)
         sglir_graph_free(g);
     }
     assert_true(exchanges[SGLIR_OP_ALL_REDUCE] > 100);
+    assert_true(exchanges[SGLIR_OP_PACK] > 50);
     assert_true(exchanges[SGLIR_OP_ALL_GATHER] > 100);
     assert_true(exchanges[SGLIR_OP_ALL_TO_ALL] + exchanges[SGLIR_OP_ALL_TO_ALL_EACH] > 10);
     assert_true(exchanges[SGLIR_OP_ALL_TO_ALL_EACH] > 1);
@@ -394,7 +405,7 @@ static sglcore_hash exchanges_of(const sglir_graph *g, int *merged, int *alone)
         const sglir_node *node = &g->nodes.data[n];
         if (!sglir_is_exchange(node->op)) continue;
         sglcore_hasher_u64(&hasher, node->op);
-        sglcore_hasher_u64(&hasher, node->arg_count);
+        sglcore_hasher_u64(&hasher, node->arg_count + packed_terms(g, node));
         sglcore_hasher_u64(&hasher, (uint64_t)sglir_attr_int(g, node, "axes"));
         *merged += node->op == SGLIR_OP_ALL_GATHER_EACH || node->op == SGLIR_OP_REDUCE_SCATTER_EACH;
         *alone += node->op == SGLIR_OP_REDUCE_SCATTER;

@@ -4,8 +4,9 @@
  * them is there. Out: the same sums, bucket by bucket: runs of the pack's arguments of at least plan.bucket bytes, from
  * its end, each summed as soon as its last argument is there, and a PACK of the results. A gradient that fills a bucket
  * alone is summed where it lies; only small ones are packed. Each element is summed in the group's order as before: the
- * bits stay. What is there all at once (made by one loop) stays one exchange. Exchanges of parts: collect_parts.c. Odd
- * invariant: all ranks cut alike, since a pack holds whole values only, whose extents they have alike. */
+ * bits stay. What is there all at once (made by one loop) stays one exchange. Exchanges of parts: collect_parts.c; sums
+ * that stand by themselves: collect_sums.c. Odd invariant: all ranks cut alike, since a pack holds whole values only,
+ * whose extents they have alike. */
 #include "passes/collect_parts.h"
 
 /* A run of arguments of a pack. */
@@ -154,13 +155,14 @@ static sgl_status collect(collector *c)
     return copy_nodes(c);
 }
 
-static sgl_status merge_parts(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)
+typedef sgl_status merging(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+
+static sgl_status then(const sglpass_context *context, merging *merge, sglir_graph **g)
 {
-    sglir_graph *cut = *out;
-    *out = NULL;
-    sgl_status status = sglpass_collect_parts(context, cut, out);
-    sglir_graph_free(cut);
-    if (status == SGL_OK) sglpass_say_by_hash(context, in, *out);
+    sglir_graph *before = *g;
+    *g = NULL;
+    const sgl_status status = merge(context, before, g);
+    sglir_graph_free(before);
     return status;
 }
 
@@ -172,8 +174,12 @@ sgl_status sglpass_collect(const sglpass_context *context, const sglir_graph *in
     sgl_status status = collect(&c);
     if (status != SGL_OK) c.rewrite.to->status = status;
     status = sglir_rewrite_end(&c.rewrite, true, out);
-    if (status == SGL_OK && sglpass_has_parts(*out))
-        status = merge_parts(context, in, out);
+    const bool parts = status == SGL_OK && sglpass_has_parts(*out);
+    if (parts) status = then(context, sglpass_collect_parts, out);
+    const bool sums = status == SGL_OK && sglpass_has_sums(*out);
+    if (sums) status = then(context, sglpass_collect_sums, out);
+    if (status == SGL_OK && (parts || sums))
+        sglpass_say_by_hash(context, in, *out);
     else if (status == SGL_OK)
         sglpass_say(context, in, *out, c.buckets.count > 0);
     sglcore_vec_free(context->env, &c.buckets);

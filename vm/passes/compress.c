@@ -41,7 +41,7 @@ typedef struct gradient {
     int8_t states[SGLIR_AXIS_COUNT];
     const char *name;              /* of its parameter */
     sglir_id parameter, *gradient; /* of the old graph; where the new one's stands */
-    sglir_id lost, sum;            /* of x, in its view; of all ranks, in parts */
+    sglir_id view, lost, sum;      /* of x; of that what is lost; of all ranks, in parts */
     sglpass_codes codes;           /* on their way */
 } gradient;
 
@@ -211,7 +211,7 @@ static sglir_id with_residual(const gradient *w, sglir_id before)
 }
 
 /* On one rank that is all. */
-static void encode_terms(gradient *w)
+static void add_residual(gradient *w)
 {
     const int64_t first = 0;
     sglir_id before = residual_input(w, w->name), x = with_residual(w, before);
@@ -220,9 +220,14 @@ static void encode_terms(gradient *w)
         w->sum = sglir_reduce(w->to, SGLIR_OP_REDUCE_SUM, x, &first, 1, false);
         return;
     }
-    sglir_id view = lay(w, to_view(w, x), 0);
-    w->codes = w->codec->encode(w->to, view);
-    w->lost = sglir_sub(w->to, view, w->codec->decode(w->to, &w->codes, w->dtype));
+    w->view = lay(w, to_view(w, x), 0);
+}
+
+static void encode_terms(gradient *w)
+{
+    if (w->c->ranks == 1) return;
+    w->codes = w->codec->encode(w->to, w->view);
+    w->lost = sglir_sub(w->to, w->view, w->codec->decode(w->to, &w->codes, w->dtype));
 }
 
 /* The first half of the exchange. Where the states stay in parts over all these axes, so does what is summed. */
@@ -310,6 +315,7 @@ static sgl_status add_gradient(compressor *c, sglir_rewrite *rewrite, sglir_id p
  * wait for the end of it. */
 static sgl_status compress_all(compressor *c, sglir_graph *to)
 {
+    for (int64_t i = c->gradients.count; i-- > 0 && to->status == SGL_OK;) add_residual(&c->gradients.data[i]);
     for (int64_t i = c->gradients.count; i-- > 0 && to->status == SGL_OK;) encode_terms(&c->gradients.data[i]);
     for (int64_t i = c->gradients.count; i-- > 0 && to->status == SGL_OK;) sum_codes(&c->gradients.data[i]);
     for (int64_t i = c->gradients.count; i-- > 0 && to->status == SGL_OK;) {
