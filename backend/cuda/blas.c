@@ -132,6 +132,19 @@ static bool place_factor(int64_t free, int64_t depth, int64_t free_stride, int64
     return along_depth;
 }
 
+/* The library adds it to columns of what it makes, which are rows of c. An address as aligned as the true
+ * one, which follows at each launch, lets the heuristic choose. */
+static cublasStatus_t describe_bias(const library *calls, int64_t alignment, sglcuda_matmul *out)
+{
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const void *somewhere = (const void *)(uintptr_t)alignment;
+    const cublasStatus_t status =
+        calls->cublasLtMatmulDescSetAttribute(&out->call, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    return calls->cublasLtMatmulDescSetAttribute(&out->call, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &somewhere,
+                                                 sizeof somewhere);
+}
+
 static cublasStatus_t describe_all(const library *calls, const sglcuda_matmul_shape *s, sglcuda_matmul *out)
 {
     matrix a = { .run = s->run, .run_stride = s->run_a }, b = { .run = s->run, .run_stride = s->run_b };
@@ -141,6 +154,7 @@ static cublasStatus_t describe_all(const library *calls, const sglcuda_matmul_sh
     bool b_turned = place_factor(s->columns, s->depth, s->b_column, s->b_depth, &b);
     out->real64 = s->dtype == SGL_F64;
     out->adds = s->adds != 0;
+    out->bias = s->bias != 0;
     cublasStatus_t status =
         calls->cublasLtMatmulDescInit_internal(&out->call, sizeof out->call,
                                                out->real64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
@@ -151,6 +165,7 @@ static cublasStatus_t describe_all(const library *calls, const sglcuda_matmul_sh
     if (status == CUBLAS_STATUS_SUCCESS)
         status = calls->cublasLtMatmulDescSetAttribute(&out->call, CUBLASLT_MATMUL_DESC_TRANSB,
                                                        a_plain ? &plain : &turned, sizeof plain);
+    if (status == CUBLAS_STATUS_SUCCESS && out->bias) status = describe_bias(calls, s->bias, out);
     if (status == CUBLAS_STATUS_SUCCESS) status = describe(calls, s->dtype, &a, &out->a);
     if (status == CUBLAS_STATUS_SUCCESS) status = describe(calls, s->dtype, &b, &out->b);
     if (status == CUBLAS_STATUS_SUCCESS) status = describe(calls, s->result, &c, &out->c);
@@ -233,6 +248,17 @@ sgl_status sglcuda_matmul_find(sglexec_device *device, const sglcuda_matmul_shap
 }
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
+
+sgl_status sglcuda_matmul_place_bias(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr bias)
+{
+    const sglcuda_blas *blas = launch->device->blas;
+    const void *at = (const void *)(uintptr_t)bias;
+    sglcuda_matmul *m = (sglcuda_matmul *)(uintptr_t)matmul; /* a plan, launched by one thread at a time */
+    return check(launch->device->env, &blas->calls,
+                 blas->calls.cublasLtMatmulDescSetAttribute(&m->call, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at,
+                                                            sizeof at),
+                 "telling cuBLASLt of a bias");
+}
 
 sgl_status sglcuda_matmul_run(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr a, CUdeviceptr b,
                               CUdeviceptr c, CUdeviceptr work)

@@ -19,6 +19,8 @@ typedef struct sglcuda_matmul_shape {
     int64_t a_row, a_depth, b_depth, b_column;
     int64_t c_row; /* 0: the rows of c lie together */
     int64_t adds;  /* 1: to what c holds */
+    int64_t bias;  /* to each row of c a bias [columns] in c's dtype is added before c is rounded: alignment of its
+                      first byte; 0: none */
     int64_t run, run_a, run_b, run_c;
     int64_t a_alignment, b_alignment, c_alignment; /* of the first bytes: powers of two */
     int64_t work_bytes;                            /* what the library may use */
@@ -29,7 +31,7 @@ typedef struct sglcuda_matmul {
     cublasLtMatrixLayoutOpaque_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
     int64_t work_bytes; /* what the algorithm uses */
-    bool real64, adds;
+    bool real64, adds, bias;
 } sglcuda_matmul;
 
 /* Values of the arena lie at multiples of this (vm/passes/memory.c). The library is told so, and never more, that a value has
@@ -50,5 +52,7 @@ sgl_status sglcuda_matmul_find(sglexec_device *device, const sglcuda_matmul_shap
                                bool *found);
 sgl_status sglcuda_matmul_run(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr a, CUdeviceptr b,
                               CUdeviceptr c, CUdeviceptr work);
+/* Says where the bias lies, of the runs that follow: descriptors hold its address. */
+sgl_status sglcuda_matmul_place_bias(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr bias);
 
 #endif

@@ -138,6 +138,7 @@ static bool cuda_native(sglir_op op)
     case SGLIR_OP_SILU_GRAD:
     case SGLIR_OP_GELU:
     case SGLIR_OP_GELU_GRAD:
+    case SGLIR_OP_LINEAR: /* as `join` makes it */
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD:
     case SGLIR_OP_TOP_K:
@@ -152,7 +153,8 @@ static int64_t cuda_workspace(const sglir_graph *g, sglir_id id)
     const sglir_node *node = sglir_node_at(g, id);
     switch (node->op) {
     case SGLIR_OP_FUSED: return sglcuda_fused_workspace(g, node);
-    case SGLIR_OP_DOT: return sglcuda_dot_workspace(g, node);
+    case SGLIR_OP_DOT:
+    case SGLIR_OP_LINEAR: return sglcuda_dot_workspace(g, node);
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return sglcuda_loss_workspace(g, node);
     case SGLIR_OP_SCATTER_ADD: return sglcuda_scatter_workspace(g, node);
@@ -185,7 +187,8 @@ static sglcuda_prepare_fn family_of(sglir_op op)
     case SGLIR_OP_DYNAMIC_UPDATE: return sglcuda_prepare_dynamic;
     case SGLIR_OP_GATHER: return sglcuda_prepare_gather;
     case SGLIR_OP_SCATTER_ADD: return sglcuda_prepare_scatter;
-    case SGLIR_OP_DOT: return sglcuda_prepare_dot;
+    case SGLIR_OP_DOT:
+    case SGLIR_OP_LINEAR: return sglcuda_prepare_dot;
     case SGLIR_OP_LINEAR_CROSS_ENTROPY:
     case SGLIR_OP_LINEAR_CROSS_ENTROPY_GRAD: return sglcuda_prepare_loss;
     case SGLIR_OP_RECURRENCE:

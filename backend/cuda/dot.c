@@ -17,10 +17,26 @@ enum {
 
 static const char *const list_names[] = { "batch_a", "batch_b", "contract_a", "contract_b" };
 
+/* A linear, which here always has a bias: the last dim of x with the second of the weight. *last: room for the first
+ * of these. */
+static void contract_last(sglcuda_dot *dot, int rank, int64_t *last)
+{
+    static const int64_t second = 1;
+    *last = rank - 1;
+    dot->lists[2] = last;
+    dot->lists[3] = &second;
+    dot->counts[2] = dot->counts[3] = 1;
+    dot->biased = true;
+}
+
 int64_t sglcuda_dot_workspace(const sglir_graph *g, const sglir_node *node)
 {
+    int64_t last;
     sglcuda_dot dot = { .dtype = SGL_F32 };
-    for (int i = 0; i < 4; i++) dot.lists[i] = sglir_attr_ints(g, node, list_names[i], &dot.counts[i]);
+    if (node->op == SGLIR_OP_LINEAR)
+        contract_last(&dot, sglir_type_of(g, sglir_arg(g, node, 0))->rank, &last);
+    else
+        for (int i = 0; i < 4; i++) dot.lists[i] = sglir_attr_ints(g, node, list_names[i], &dot.counts[i]);
     for (uint32_t s = 0; s < 2; s++) {
         const sglir_type *type = sglir_type_of(g, sglir_arg(g, node, s));
         dot.dtype = (sgl_dtype)type->dtype;
@@ -35,15 +51,19 @@ int64_t sglcuda_dot_workspace(const sglir_graph *g, const sglir_node *node)
 
 static void plan_instruction(const sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_product *product)
 {
+    int64_t last;
     sglcuda_dot dot = { .dtype = SGL_F32 };
-    for (int n = 0; n < 4; n++) dot.lists[n] = sglexec_attr_ints(p->program, i, list_names[n], &dot.counts[n]);
+    if (i->op == SGLIR_OP_LINEAR)
+        contract_last(&dot, sglcuda_operand(p->program, i, 0)->rank, &last);
+    else
+        for (int n = 0; n < 4; n++) dot.lists[n] = sglexec_attr_ints(p->program, i, list_names[n], &dot.counts[n]);
     for (uint32_t s = 0; s < 2; s++) {
         const sglexec_operand *operand = sglcuda_operand(p->program, i, s);
         dot.dtype = (sgl_dtype)operand->dtype;
         dot.rank[s] = operand->rank;
         dot.dims[s] = operand->dims;
     }
-    dot.result = (sgl_dtype)sglcuda_operand(p->program, i, 2)->dtype;
+    dot.result = (sgl_dtype)sglcuda_operand(p->program, i, i->arg_count)->dtype;
     sglcuda_product_plan(&dot, product);
 }
 
@@ -88,11 +108,17 @@ static sgl_status place_factor(sglcuda_prepare *p, sglcuda_command *command, con
     return sglcuda_add_step(p, command, function, grid, places, 2, &copy.values, sizeof copy.values);
 }
 
+/* Where a product's arguments are read, and what it writes. bias: where it is biased. */
+typedef struct product_places {
+    sglcuda_place a, b, bias, c, work;
+    bool biased;
+} product_places;
+
 /* ---- the library's route ----------------------------------------------------------------------------------------- */
 
 typedef struct library_plan {
     sglcuda_command copies; /* run: NULL where there are none */
-    sglcuda_place a, b, c, work;
+    sglcuda_place a, b, bias, c, work;
     int64_t size, result_size; /* bytes of an element */
     sglcuda_calls calls;
     sglcuda_matmul matmul;
@@ -104,6 +130,7 @@ static sgl_status run_library(const sglcuda_launch *launch, const void *plan)
     if (l->copies.run != NULL) SGLCORE_TRY(l->copies.run(launch, l->copies.plan));
     const CUdeviceptr a = sglcuda_at(launch, l->a), b = sglcuda_at(launch, l->b), c = sglcuda_at(launch, l->c);
     const CUdeviceptr work = sglcuda_at(launch, l->work);
+    if (l->matmul.bias) SGLCORE_TRY(sglcuda_matmul_place_bias(launch, &l->matmul, sglcuda_at(launch, l->bias)));
     for (int64_t call = 0; call < l->calls.count; call++) {
         int64_t at[3];
         sglcuda_call_offsets(&l->calls, call, at);
@@ -122,7 +149,7 @@ static int64_t alignment_of_calls(sglcuda_place place, const sglcuda_calls *call
     return alignment;
 }
 
-static sglcuda_matmul_shape shape_of(const sglcuda_product *product, const library_plan *l)
+static sglcuda_matmul_shape shape_of(const sglcuda_product *product, const library_plan *l, bool biased)
 {
     const sglcuda_calls *calls = &product->calls;
     return (sglcuda_matmul_shape){ .dtype = product->dtype,
@@ -134,6 +161,7 @@ static sglcuda_matmul_shape shape_of(const sglcuda_product *product, const libra
                                    .a_depth = product->a.contract,
                                    .b_depth = product->b.contract,
                                    .b_column = product->b.free,
+                                   .bias = biased ? sglcuda_alignment(l->bias.offset) : 0,
                                    .run = calls->run,
                                    .run_a = calls->run_a,
                                    .run_b = calls->run_b,
@@ -145,20 +173,21 @@ static sglcuda_matmul_shape shape_of(const sglcuda_product *product, const libra
 }
 
 /* *taken: false where the library refuses; else the command so far, its copies, is part of the new one. */
-static sgl_status prepare_library(sglcuda_prepare *p, const sglcuda_product *product, const sglcuda_place places[4],
+static sgl_status prepare_library(sglcuda_prepare *p, const sglcuda_product *product, const product_places *places,
                                   sglcuda_command *command, bool *taken)
 {
     library_plan *l = sglcuda_plan_alloc(p, 1, sizeof *l);
     if (l == NULL) return SGL_OUT_OF_MEMORY;
     *l = (library_plan){ .copies = *command,
-                         .a = places[0],
-                         .b = places[1],
-                         .c = places[2],
-                         .work = places[3],
+                         .a = places->a,
+                         .b = places->b,
+                         .bias = places->bias,
+                         .c = places->c,
+                         .work = places->work,
                          .size = sglcore_dtype_bits(product->dtype) / 8,
                          .result_size = sglcore_dtype_bits(product->result) / 8,
                          .calls = product->calls };
-    const sglcuda_matmul_shape shape = shape_of(product, l);
+    const sglcuda_matmul_shape shape = shape_of(product, l, places->biased);
     SGLCORE_TRY(sglcuda_matmul_find(p->device, &shape, &l->matmul, taken));
     if (*taken)
         *command = (sglcuda_command){ .run = run_library, .plan = l };
@@ -204,7 +233,7 @@ static bool makes_lines(const sglcuda_product *product)
     return few && lie && has_kernel && product->depth >= LINE_DEPTH;
 }
 
-static sgl_status prepare_kernel(sglcuda_prepare *p, const sglcuda_product *product, const sglcuda_place places[4],
+static sgl_status prepare_kernel(sglcuda_prepare *p, const sglcuda_product *product, const product_places *places,
                                  sglcuda_command *command)
 {
     sglcuda_calls batch;
@@ -224,36 +253,53 @@ static sgl_status prepare_kernel(sglcuda_prepare *p, const sglcuda_product *prod
         v.batch_a[i] = batch.a[i];
         v.batch_b[i] = batch.b[i];
     }
-    bool lines = makes_lines(product);
+    const bool lines = !places->biased && makes_lines(product);
+    const sglcuda_place pointers[] = { places->a, places->b, places->c, places->bias };
     v.items = product->batch * (lines ? v.rows * v.columns : v.row_tiles * v.column_tiles);
     const sglcuda_function *function;
-    SGLCORE_TRY(sglcuda_builtin(p, kernel_name(product, lines), &function));
+    const char *biased = product->dtype == SGL_BF16 ? "dot_biased_bf16" : "dot_biased_f16";
+    SGLCORE_TRY(sglcuda_builtin(p, places->biased ? biased : kernel_name(product, lines), &function));
     const sglcuda_grid grid = { .blocks = { blocks_for(v.items), 1, 1 }, .threads = { SGLCUDA_DOT_THREADS, 1, 1 } };
-    return sglcuda_add_step(p, command, function, grid, places, 3, &v, sizeof v);
+    return sglcuda_add_step(p, command, function, grid, pointers, places->biased ? 4 : 3, &v, sizeof v);
 }
 
 /* ---- the instruction --------------------------------------------------------------------------------------------- */
 
-sgl_status sglcuda_prepare_dot(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
+/* The copies that arguments need, and where the product finds all it takes. */
+static sgl_status place_all(sglcuda_prepare *p, const sglexec_instruction *i, const sglcuda_product *product,
+                            sglcuda_command *command, product_places *places)
 {
     const sglexec_operand *operands = sglcuda_operand(p->program, i, 0);
+    const int64_t first = sglcuda_round_up(i->work_offset, SGLCUDA_PRODUCT_ALIGNMENT);
+    const sglexec_operand *a = &operands[product->exchanged ? 1 : 0], *b = &operands[product->exchanged ? 0 : 1];
+    places->c = sglcuda_place_of(&operands[i->arg_count]);
+    places->work = (sglcuda_place){ .space = SGLIR_SPACE_ARENA, .offset = first + product->library_at };
+    places->biased = i->arg_count == 3;
+    places->bias = places->biased ? sglcuda_place_of(&operands[2]) : places->c;
+    SGLCORE_TRY(place_factor(p, command, &product->a, a, first, &places->a));
+    return place_factor(p, command, &product->b, b, first, &places->b);
+}
+
+/* Of nothing: zeros, which a bias would have to be added to; `join` makes no such linear. */
+static sgl_status prepare_zeros(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
+{
+    const sglexec_operand *result = sglcuda_operand(p->program, i, i->arg_count);
+    if (i->arg_count == 3) return sglcore_fail(p->env, SGL_INTERNAL, "cuda: a linear over no elements");
+    return sglcuda_add_zeros(p, command, sglcuda_place_of(result), sglcuda_bytes(result));
+}
+
+sgl_status sglcuda_prepare_dot(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
+{
     sglcuda_product product;
+    product_places places;
+    bool taken = false;
     plan_instruction(p, i, &product);
     if (product.work_bytes > i->work_bytes) {
         return sglcore_fail(p->env, SGL_INTERNAL, "cuda: dot needs %lld bytes of workspace and was given %lld",
                             (long long)product.work_bytes, (long long)i->work_bytes);
     }
-    if (product.route == SGLCUDA_ROUTE_ZEROS)
-        return sglcuda_add_zeros(p, command, sglcuda_place_of(&operands[2]), sglcuda_bytes(&operands[2]));
-    const int64_t first = sglcuda_round_up(i->work_offset, SGLCUDA_PRODUCT_ALIGNMENT);
-    sglcuda_place places[] = { { 0 },
-                               { 0 },
-                               sglcuda_place_of(&operands[2]),
-                               { .space = SGLIR_SPACE_ARENA, .offset = first + product.library_at } };
-    const sglexec_operand *a = &operands[product.exchanged ? 1 : 0], *b = &operands[product.exchanged ? 0 : 1];
-    SGLCORE_TRY(place_factor(p, command, &product.a, a, first, &places[0]));
-    SGLCORE_TRY(place_factor(p, command, &product.b, b, first, &places[1]));
-    bool taken = false;
-    if (product.route == SGLCUDA_ROUTE_LIBRARY) SGLCORE_TRY(prepare_library(p, &product, places, command, &taken));
-    return taken ? SGL_OK : prepare_kernel(p, &product, places, command);
+    if (product.route == SGLCUDA_ROUTE_ZEROS) return prepare_zeros(p, i, command);
+    SGLCORE_TRY(place_all(p, i, &product, command, &places));
+    if (product.route == SGLCUDA_ROUTE_LIBRARY) SGLCORE_TRY(prepare_library(p, &product, &places, command, &taken));
+    return taken ? SGL_OK : prepare_kernel(p, &product, &places, command);
 }

@@ -280,7 +280,7 @@ static void plan_in_order(const sglcuda_dot *dot, int leader, sglcuda_product *p
     for (int s = 0; s < 2; s++)
         sides[s] = side_of(dot->rank[s], dot->dims[s], dot->lists[s], dot->counts[s], contract[s], dot->counts[2]);
     *p = (sglcuda_product){ .dtype = dot->dtype, .result = dot->result };
-    p->exchanged = product_of(&sides[1].free) == 1 && product_of(&sides[0].free) != 1;
+    p->exchanged = !dot->biased && product_of(&sides[1].free) == 1 && product_of(&sides[0].free) != 1;
     const side *a = &sides[p->exchanged ? 1 : 0], *b = &sides[p->exchanged ? 0 : 1];
     p->batch = product_of(&a->batch);
     p->rows = product_of(&a->free);

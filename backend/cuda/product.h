@@ -3,8 +3,8 @@
  *
  * In: dims, dtypes and the lists of a dot. Out: a plan without addresses, from shapes alone, so that the memory pass
  * learns the workspace from the graph and prepare finds the same from the program. Knows no CUDA: a test runs it
- * anywhere. Odd invariant: where the product has one column, a is the op's second argument and b its first, so that
- * the library sees one row. */
+ * anywhere. Odd invariant: where the product has one column, and no bias, a is the op's second argument and b its first,
+ * so that the library sees one row. */
 #ifndef SGLCUDA_PRODUCT_H
 #define SGLCUDA_PRODUCT_H
 
@@ -62,6 +62,7 @@ typedef struct sglcuda_dot {
     const int64_t *dims[2];
     const int64_t *lists[4];
     int counts[4];
+    bool biased; /* a number is added to each column: the arguments keep their order */
 } sglcuda_dot;
 
 void sglcuda_product_plan(const sglcuda_dot *dot, sglcuda_product *product);

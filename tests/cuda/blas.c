@@ -1,7 +1,7 @@
 /* blas.c -- libcublasLt.so.13 for the GPU that is not there: every shape has an algorithm, and no product is computed.
  *
- * In: the calls of backend/cuda/blas.c. Out: success, and one algorithm without workspace; of a call without a descriptor a refusal.
- * Odd invariant: descriptors are the caller's memory and are not looked into. */
+ * In: the calls of backend/cuda/blas.c. Out: success, and one algorithm without workspace; of a call without a descriptor, or with
+ * a bias of no address, a refusal. Odd invariant: of what a descriptor is told only the bias is kept, in the caller's memory. */
 #include <string.h>
 
 #include <cublasLt.h>
@@ -22,6 +22,22 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 const char *cublasLtGetStatusName(cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_INVALID_VALUE";
+}
+
+/* What a descriptor of a product holds here. */
+typedef struct product {
+    cublasLtEpilogue_t epilogue;
+    const void *bias;
+} product;
+
+/* No memory of a device lies so low. */
+static const uintptr_t LOWEST_ADDRESS = 4096;
+
+static int has_its_bias(cublasLtMatmulDesc_t descriptor)
+{
+    product p;
+    memcpy(&p, descriptor, sizeof p);
+    return p.epilogue != CUBLASLT_EPILOGUE_BIAS || (uintptr_t)p.bias >= LOWEST_ADDRESS;
 }
 
 static cublasStatus_t begin(void *descriptor, size_t bytes)
@@ -54,8 +70,13 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t bytes)
 {
-    (void)attribute, (void)bytes;
-    return descriptor != NULL && value != NULL ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    product p;
+    if (descriptor == NULL || value == NULL) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&p, descriptor, sizeof p);
+    if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE && bytes == sizeof p.epilogue) memcpy(&p.epilogue, value, bytes);
+    if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER && bytes == sizeof p.bias) memcpy(&p.bias, value, bytes);
+    memcpy(descriptor, &p, sizeof p);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
@@ -95,6 +116,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t *algorithm, void *work, size_t work_bytes, cudaStream_t stream)
 {
     (void)work, (void)work_bytes, (void)algorithm;
+    if (descriptor && !has_its_bias(descriptor)) return CUBLAS_STATUS_INVALID_VALUE;
     const int whole = handle && descriptor && alpha && a && a_layout && b && b_layout && beta && c && c_layout && d &&
                       d_layout && stream;
     return whole ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;

@@ -34,7 +34,7 @@ static void link_case(dot_case *d)
 static void make_case(dot_case *d)
 {
     static const sgl_dtype dtypes[] = { SGL_F32, SGL_BF16, SGL_F64, SGL_F8E4M3, SGL_F8E5M2, SGL_I32, SGL_I4 };
-    *d = (dot_case){ .dot = { .dtype = dtypes[random_below(7)] } };
+    *d = (dot_case){ .dot = { .dtype = dtypes[random_below(7)], .biased = random_below(8) == 0 } };
     d->dot.result =
         random_below(2) && sglcore_dtype_is_float(d->dot.dtype) && d->dot.dtype != SGL_F64 ? SGL_F32 : d->dot.dtype;
     const int batch = (int)random_below(4), contract = (int)random_below(3);
@@ -237,6 +237,7 @@ static void random_dots(void **state)
         copied += p.a.copied + p.b.copied;
         called += p.route == SGLCUDA_ROUTE_LIBRARY && p.calls.count > 1;
         exchanged += p.exchanged;
+        assert_false(p.exchanged && d.dot.biased);
         kernels += p.route == SGLCUDA_ROUTE_KERNEL;
     }
     assert_true(copied > RANDOM_DOTS / 20 && called > RANDOM_DOTS / 100 && exchanged > RANDOM_DOTS / 100 &&

@@ -82,6 +82,7 @@ sgl_status sglpass_micro_split(const sglpass_context *context, const sglir_graph
 sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_join(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_collect(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_recompute(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_regather(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

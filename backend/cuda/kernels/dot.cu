@@ -42,8 +42,10 @@ SGL_DEVICE void sgl_load_tile(S (*to)[SGLCUDA_DOT_TILE + 1], const void *from, i
     }
 }
 
+/* bias: NULL, or a number of T for each column, added to its sums. */
 template <class T, class R, class S>
-SGL_DEVICE void sgl_dot_tiles(const void *a, const void *b, void *c, const sglcuda_dot_values &v)
+SGL_DEVICE void sgl_dot_tiles(const void *a, const void *b, void *c, const sglcuda_dot_values &v,
+                              const void *bias = NULL)
 {
     constexpr int side = 16, each = SGLCUDA_DOT_TILE / side;
     __shared__ S a_tile[SGLCUDA_DOT_DEPTH][SGLCUDA_DOT_TILE + 1], b_tile[SGLCUDA_DOT_DEPTH][SGLCUDA_DOT_TILE + 1];
@@ -81,8 +83,9 @@ SGL_DEVICE void sgl_dot_tiles(const void *a, const void *b, void *c, const sglcu
         for (int i = 0; i < each; i++) {
             for (int j = 0; j < each; j++) {
                 const int64 r = row + y + i * side, l = column + x + j * side;
-                if (r < v.rows && l < v.columns)
-                    R::store(c, (batch * v.rows + r) * v.columns + l, (typename R::held)sums[i][j]);
+                if (r >= v.rows || l >= v.columns) continue;
+                const S sum = bias ? sums[i][j] + (S)T::load(bias, l) : sums[i][j];
+                R::store(c, (batch * v.rows + r) * v.columns + l, (typename R::held)sum);
             }
         }
     }
@@ -147,6 +150,15 @@ DOT(lines, u32, u32, u32, uint32)
 DOT(lines, u16, u16, u16, uint32)
 DOT(lines, u8, u8, u8, uint32)
 DOT(lines, i4, i4, i4, uint32)
+
+#define BIASED(T)                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(SGLCUDA_DOT_THREADS)                                                  \
+        dot_biased_##T(const void *a, const void *b, void *c, const void *bias, sglcuda_dot_values v)                  \
+    {                                                                                                                  \
+        sgl_dot_tiles<T, T, float>(a, b, c, v, bias);                                                                  \
+    }
+BIASED(bf16)
+BIASED(f16)
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
