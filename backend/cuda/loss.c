@@ -15,14 +15,16 @@ enum {
     PITCH = 8,             /* elements that rows of logits begin at multiples of */
     PLACE = 256,           /* parts of the workspace begin at multiples of */
     LIBRARY_BYTES = 32 << 20,
-    RESIDENT_BYTES = 200 << 10, /* of a row in shared memory, where the GPU has as much: sm_90 has */
-    SUMS_BYTES = 1 << 10,       /* what the kernel keeps there beside it */
+    PART_BYTES = 52 << 10, /* of a row in shared memory, so that a multiprocessor has several blocks */
+    LARGEST_PART_BYTES =
+        96 << 10, /* of a row that a cluster of blocks has no smaller parts of; every GPU has as much */
     CONVERT_BLOCKS = 1 << 14
 };
 
 /* What does not depend on where operands lie. Offsets are of the workspace, those of what there is no need for 0. */
 typedef struct layout {
     int64_t rows, dim, vocab, pitch, chunk_rows;
+    int64_t part, parts;   /* of a row of logits, as kernels take it: elements, and how many */
     sgl_dtype dtype, held; /* of the arguments; in which they are multiplied */
     bool gradient, eights; /* eights: arguments are converted before, results after */
     bool padded;           /* the weight is copied, with rows of zeros up to `pitch` */
@@ -41,6 +43,21 @@ static int64_t take(int64_t *bytes, int64_t count, sgl_dtype dtype)
     return at;
 }
 
+/* As many parts as a cluster has blocks, or, of rows that are too long for that, as many as it takes: from shapes alone, since
+ * sums go part after part. */
+static void cut_row(layout *l)
+{
+    const int64_t size = sglcore_dtype_bytes(wide_of(l->held), 1);
+    for (l->parts = 1;; l->parts *= 2) {
+        l->part = sglcuda_round_up(sglcuda_ceil_div(l->pitch, l->parts), PITCH);
+        if (l->part * size <= PART_BYTES) return;
+        if (l->parts == SGLCUDA_LOSS_CLUSTER) break;
+    }
+    if (l->part * size <= LARGEST_PART_BYTES) return;
+    l->part = PART_BYTES / size / PITCH * PITCH;
+    l->parts = sglcuda_ceil_div(l->pitch, l->part);
+}
+
 static layout layout_of(sgl_dtype dtype, int64_t rows, int64_t vocab, int64_t dim, bool gradient)
 {
     layout l = {
@@ -53,6 +70,7 @@ static layout layout_of(sgl_dtype dtype, int64_t rows, int64_t vocab, int64_t di
     const int64_t fit =
         CHUNK_BYTES / sglcuda_max(sglcore_dtype_bytes(wide_of(l.held), l.pitch), 1) / ROWS_UNIT * ROWS_UNIT;
     l.chunk_rows = sglcuda_min(sglcuda_max(fit, ROWS_UNIT), sglcuda_max(rows, 1));
+    cut_row(&l);
     int64_t bytes = 0;
     l.logits = take(&bytes, l.chunk_rows * l.pitch, wide_of(l.held));
     if (l.eights) l.x = take(&bytes, rows * dim, l.held);
@@ -214,30 +232,40 @@ static sgl_status add_conversion(sglcuda_prepare *p, sglcuda_command *command, s
     return sglcuda_add_step(p, command, function, grid, (sglcuda_place[]){ from, to }, 2, &elements, sizeof elements);
 }
 
+/* Compute capability 9.0 has clusters: a row is then read once. */
+static bool by_cluster(const sglcuda_prepare *p, const layout *l)
+{
+    return p->device->major >= 9 && l->parts > 1 && l->parts <= SGLCUDA_LOSS_CLUSTER && l->held != SGL_F64;
+}
+
 /* Appends the kernel of a chunk's rows. */
 static sgl_status add_rows(sglcuda_prepare *p, const sglexec_instruction *i, const loss *s, int64_t number,
                            sglcuda_command *command)
 {
     const layout *l = &s->l;
     const int64_t first = number * l->chunk_rows, rows = sglcuda_min(l->chunk_rows, l->rows - first);
-    const int64_t bytes = row_bytes(wide_of(l->held), l->pitch);
     const sgl_dtype target = (sgl_dtype)sglcuda_operand(p->program, i, 2)->dtype;
-    char name[32];
+    const bool cluster = by_cluster(p, l);
+    char name[40];
     const sglcuda_function *function;
-    snprintf(name, sizeof name, "loss_rows_%s", sgl_dtype_name(l->held));
+    if (cluster)
+        snprintf(name, sizeof name, "loss_cluster_%d_%s", (int)l->parts, sgl_dtype_name(l->held));
+    else
+        snprintf(name, sizeof name, "loss_rows_%s", sgl_dtype_name(l->held));
     SGLCORE_TRY(sglcuda_builtin(p, name, &function));
     const sglcuda_loss_values v = { .rows = rows,
                                     .vocab = l->vocab,
                                     .pitch = l->pitch,
                                     .first = first,
                                     .ignore = sglexec_attr_int(p->program, i, "ignore"),
+                                    .part = l->part,
+                                    .parts = (int)l->parts,
                                     .target_bytes = sglcore_dtype_bits(target) / 8,
                                     .target_signed = target != SGL_U8 && target != SGL_U16 && target != SGL_U32,
-                                    .gradient = l->gradient,
-                                    .resident = bytes <= RESIDENT_BYTES && bytes + SUMS_BYTES <= p->device->shared };
-    const sglcuda_grid grid = { .blocks = { (unsigned)rows, 1, 1 },
+                                    .gradient = l->gradient };
+    const sglcuda_grid grid = { .blocks = { (unsigned)(rows * (cluster ? l->parts : 1)), 1, 1 },
                                 .threads = { SGLCUDA_LOSS_THREADS, 1, 1 },
-                                .shared = v.resident ? (unsigned)bytes : 0 };
+                                .shared = (unsigned)row_bytes(wide_of(l->held), l->part) };
     const sglcuda_place places[] = { s->logits, s->targets, s->dlosses, s->losses };
     return sglcuda_add_step(p, command, function, grid, places, 4, &v, sizeof v);
 }

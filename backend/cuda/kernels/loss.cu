@@ -2,9 +2,14 @@
  *
  * In: a chunk of logits [rows, vocab] in f32 (f64 of f64), a multiple of 8 elements apart, targets, the gradients of the
  * losses. Out: losses log(sum of e^logit) - logit[target], and (softmax - [target]) * dloss in the dtype of the arguments,
- * over the logits of its row. A block has a row; it is read once where it fits shared memory. Odd invariants: a row's sum
- * goes over its runs of 8 by threads in turn, then by halves, whatever the device; a gradient that is narrower than its
- * logit is never written over one that is still to be read, since runs are written in their order, all threads together. */
+ * over the logits of its row. A row is taken in parts that fit shared memory several times: by a cluster of blocks, each
+ * with a part, read once; where there are no clusters, or too many parts, by one block, part after part, twice. Both add
+ * in one order: a part's sum over its runs of 16 bytes by threads in turn, then by halves, then warp after warp; then part
+ * after part. Odd invariant: a gradient that is narrower than its logit is never written over one that is still to be
+ * read: a cluster writes when all its blocks have read; a part's gradients lie where parts before it lay, or itself.
+ *
+ * Tried: a block of 1,024 threads with the whole row in shared memory (201 KB of 50,304 classes): each multiprocessor does one thing at a
+ * time, 1.9 TB/s on an H200. */
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/kernels/ops.cuh"
 
@@ -51,105 +56,223 @@ template <class R, class Join> SGL_DEVICE R loss_all(R mine, R *warps, Join join
 /* A row of -inf alone has probability nowhere, and is shifted by nothing. */
 template <class R> SGL_DEVICE R loss_shift(R most) { return most == loss_least<R>() ? (R)0 : most; }
 
-/* A row that fits shared memory: read once, and e^(logit - maximum) left there. */
-template <class L>
-SGL_DEVICE loss_sum<typename L::held> loss_of_resident(const char *own, char *room, typename L::held *warps,
-                                                       int64 vocab)
+/* ---- a part in shared memory ----------------------------------------------------------------------------------------- */
+
+SGL_DEVICE uint32 loss_shared_address(const void *at) { return (uint32)__cvta_generic_to_shared(at); }
+
+/* 16 bytes. */
+template <class R> struct alignas(16) loss_run {
+    static constexpr int count = 16 / sizeof(R);
+    R x[count];
+};
+
+/* Where part number `index` of a row begins, its classes, and its elements up to the next row. */
+struct loss_part {
+    int64 first;
+    int classes, elements;
+};
+SGL_DEVICE loss_part loss_part_of(int index, const sglcuda_loss_values &v)
 {
-    typedef typename L::held R;
+    const int64 first = index * v.part, classes = v.vocab - first, elements = v.pitch - first;
+    return { first, (int)(classes < 0 ? 0 : sgl_least(classes, v.part)), (int)sgl_least(elements, v.part) };
+}
+
+/* Copies the part, each thread the runs that it reads afterwards, and leaves e^(logit - maximum) in the place of the classes. */
+template <class R> SGL_DEVICE loss_sum<R> loss_read(const R *own, loss_run<R> *room, R *warps, const loss_part &part)
+{
+    constexpr int count = loss_run<R>::count;
+    const int runs = (part.classes + count - 1) / count;
+    for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(loss_shared_address(room + run)),
+                     "l"(own + part.first + run * count)
+                     : "memory");
+    asm volatile("cp.async.wait_all;" ::: "memory");
     R most = loss_least<R>(), sum = 0;
-    for (int64 at = threadIdx.x * 8; at < vocab; at += SGLCUDA_LOSS_THREADS * 8) {
-        R x[8];
-        const int m = sgl_there(at, vocab);
-        sgl_take<L, true>(own, at, m, x);
-        SGL_EACH if (e < m) most = sgl_fold<SGL_MAX>(most, x[e]);
-        L::store8(room, at, x);
+    for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS) {
+        const loss_run<R> r = room[run];
+        _Pragma("unroll") for (int e = 0; e < count; e++) if (run * count + e < part.classes) most =
+            sgl_fold<SGL_MAX>(most, r.x[e]);
     }
     most = loss_all(most, warps, [](R a, R b) { return sgl_fold<SGL_MAX>(a, b); });
     const R shift = loss_shift(most);
-    for (int64 at = threadIdx.x * 8; at < vocab; at += SGLCUDA_LOSS_THREADS * 8) {
-        R x[8];
-        const int m = sgl_there(at, vocab);
-        L::load8(room, at, x);
-        SGL_EACH
+    for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS) {
+        loss_run<R> r = room[run];
+        _Pragma("unroll") for (int e = 0; e < count; e++)
         {
-            x[e] = e < m ? sgl_exp(x[e] - shift) : (R)0;
-            sum += x[e];
+            r.x[e] = run * count + e < part.classes ? sgl_exp(r.x[e] - shift) : (R)0;
+            sum += r.x[e];
         }
-        L::store8(room, at, x);
+        room[run] = r;
     }
     return { most, loss_all(sum, warps, [](R a, R b) { return a + b; }) };
 }
 
-/* A longer row: one walk, maxima and sums as they come. */
-template <class L>
-SGL_DEVICE loss_sum<typename L::held> loss_of_long(const char *own, loss_sum<typename L::held> *warps, int64 vocab)
+/* Gradients of a part: what is there times `factor`, less `dloss` at the target; zeros behind the classes. */
+template <class T, class R>
+SGL_DEVICE void loss_write(typename T::stored *own, const loss_run<R> *room, const loss_part &part, R factor, R dloss,
+                           int64 target)
 {
-    typedef typename L::held R;
-    loss_sum<R> mine = { loss_least<R>(), 0 };
-    for (int64 at = threadIdx.x * 8; at < vocab; at += SGLCUDA_LOSS_THREADS * 8) {
-        R x[8], most = loss_least<R>(), sum = 0;
-        const int m = sgl_there(at, vocab);
-        sgl_take<L, true>(own, at, m, x);
-        SGL_EACH if (e < m) most = sgl_fold<SGL_MAX>(most, x[e]);
-        const R shift = loss_shift(most);
-        SGL_EACH if (e < m) sum += sgl_exp(x[e] - shift);
-        mine = loss_join(mine, loss_sum<R>{ most, sum });
+    constexpr int count = loss_run<R>::count;
+    struct alignas(count * sizeof(typename T::stored)) packed {
+        typename T::stored y[count];
+    };
+    const int at = target >= part.first && target - part.first < part.classes ? (int)(target - part.first) : -1;
+    for (int run = threadIdx.x; run * count < part.elements; run += SGLCUDA_LOSS_THREADS) {
+        loss_run<R> r = {};
+        packed p;
+        if (run * count < part.classes) r = room[run];
+        _Pragma("unroll") for (int e = 0; e < count; e++)
+        {
+            const int i = run * count + e;
+            const R gradient = r.x[e] * factor - (i == at ? dloss : (R)0);
+            p.y[e] = T::encode(i < part.classes ? gradient : (R)0);
+        }
+        *(packed *)(own + part.first + run * count) = p;
     }
-    return loss_all(mine, warps, [](loss_sum<R> a, loss_sum<R> b) { return loss_join(a, b); });
 }
 
-/* T: of the gradient, L: of the logits. */
-template <class T, class L>
-SGL_DEVICE void loss_row(void *logits, const void *targets, const void *dlosses, void *losses,
+template <class T> SGL_DEVICE void loss_clear(typename T::stored *own, const loss_part &part)
+{
+    for (int i = threadIdx.x; i < part.elements; i += SGLCUDA_LOSS_THREADS)
+        own[part.first + i] = T::encode((typename T::held)0);
+}
+
+/* ---- a row ------------------------------------------------------------------------------------------------------------ */
+
+/* Of a row's sum what a gradient takes: e^(logit - maximum of its part) times this. */
+template <class R> SGL_DEVICE R loss_factor(R part_most, const loss_sum<R> &all, R dloss)
+{
+    const R factor = dloss / all.sum;
+    return part_most == all.most ? factor : factor * sgl_exp(part_most - all.most);
+}
+
+template <class R>
+SGL_DEVICE void loss_tell(void *losses, const loss_sum<R> &all, R picked, int64 row, const sglcuda_loss_values &v)
+{
+    if (threadIdx.x == 0) ((R *)losses)[v.first + row] = sgl_log(all.sum) + loss_shift(all.most) - picked;
+}
+
+/* A block has a row. T: of the gradient, R: of the logits. */
+template <class T, class R>
+SGL_DEVICE void loss_row(R *own, int64 row, int64 target, const void *dlosses, void *losses,
                          const sglcuda_loss_values &v)
 {
-    typedef typename L::held R;
     extern __shared__ __align__(16) char room[];
-    __shared__ loss_sum<R> warps[WARPS];
-    const int64 row = blockIdx.x;
-    char *own = (char *)logits + row * v.pitch * (int64)sizeof(typename L::stored);
-    const int64 target = loss_target(targets, v.first + row, v);
-    const bool ignored = target == v.ignore, within = target >= 0 && target < v.vocab;
-    if (ignored && !v.gradient) {
-        if (threadIdx.x == 0) ((R *)losses)[v.first + row] = 0;
-        return;
+    __shared__ R warps[WARPS];
+    const R picked = target >= 0 && target < v.vocab ? own[target] : (R)0;
+    loss_sum<R> part = loss_read(own, (loss_run<R> *)room, warps, loss_part_of(0, v)), all = part;
+    for (int p = 1; p < v.parts; p++) {
+        part = loss_read(own, (loss_run<R> *)room, warps, loss_part_of(p, v));
+        all = loss_join(all, part);
     }
-    const R picked = within ? L::load(own, target) : (R)0;
-    const loss_sum<R> all =
-        v.resident ? loss_of_resident<L>(own, room, (R *)warps, v.vocab) : loss_of_long<L>(own, warps, v.vocab);
-    const R shift = loss_shift(all.most);
-    if (threadIdx.x == 0) ((R *)losses)[v.first + row] = ignored ? (R)0 : sgl_log(all.sum) + shift - picked;
+    loss_tell(losses, all, picked, row, v);
     if (!v.gradient) return;
-    const R dloss = ignored ? (R)0 : ((const R *)dlosses)[v.first + row];
-    const R factor = dloss / all.sum;
-    __syncthreads(); /* every thread has `picked` */
-    for (int64 first = 0; first < v.pitch; first += SGLCUDA_LOSS_THREADS * 8) {
-        const int64 at = first + threadIdx.x * 8;
-        R x[8];
-        typename T::held y[8];
-        if (at < v.pitch) L::load8(v.resident ? (const void *)room : own, at, x);
-        if (!v.resident && sizeof(typename T::stored) < sizeof(typename L::stored)) __syncthreads();
-        SGL_EACH
-        {
-            const R power = v.resident ? x[e] : sgl_exp(x[e] - shift);
-            const R gradient = power * factor - (at + e == target ? dloss : (R)0);
-            y[e] = ignored || at + e >= v.vocab ? (R)0 : gradient;
-        }
-        if (at < v.pitch) T::store8(own, at, y);
+    const R dloss = ((const R *)dlosses)[v.first + row];
+    for (int p = 0; p < v.parts; p++) {
+        const loss_part range = loss_part_of(p, v);
+        if (v.parts > 1) part = loss_read(own, (loss_run<R> *)room, warps, range);
+        __syncthreads(); /* all have read the part, and `picked` */
+        loss_write<T, R>((typename T::stored *)own, (const loss_run<R> *)room, range,
+                         loss_factor(part.most, all, dloss), dloss, target);
     }
 }
 
-#define LOSS(T, L)                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(SGLCUDA_LOSS_THREADS)                                                 \
-        loss_rows_##T(void *logits, const void *targets, const void *dlosses, void *losses, sglcuda_loss_values v)     \
+/* Ignored rows have no loss and no gradient. */
+template <class T, class R>
+SGL_DEVICE bool loss_ignores(R *own, int64 row, int64 target, void *losses, const sglcuda_loss_values &v, int part,
+                             int parts)
+{
+    if (target != v.ignore) return false;
+    if (threadIdx.x == 0 && part == 0) ((R *)losses)[v.first + row] = 0;
+    for (; v.gradient && part < v.parts; part += parts) loss_clear<T>((typename T::stored *)own, loss_part_of(part, v));
+    return true;
+}
+
+#define LOSS(T, R)                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(SGLCUDA_LOSS_THREADS, SGLCUDA_LOSS_BLOCKS)                            \
+        loss_rows_##T(R *logits, const void *targets, const void *dlosses, void *losses, sglcuda_loss_values v)        \
     {                                                                                                                  \
-        loss_row<T, L>(logits, targets, dlosses, losses, v);                                                           \
+        const int64 row = blockIdx.x, target = loss_target(targets, v.first + row, v);                                 \
+        R *own = logits + row * v.pitch;                                                                               \
+        if (!loss_ignores<T>(own, row, target, losses, v, 0, 1)) loss_row<T>(own, row, target, dlosses, losses, v);    \
     }
-LOSS(f32, f32)
-LOSS(f64, f64)
-LOSS(bf16, f32)
-LOSS(f16, f32)
+LOSS(f32, float)
+LOSS(f64, double)
+LOSS(bf16, float)
+LOSS(f16, float)
+
+/* ---- a row of a cluster's blocks --------------------------------------------------------------------------------------- */
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define LOSS_CLUSTER_DIMS(BLOCKS) __cluster_dims__(BLOCKS, 1, 1)
+
+SGL_DEVICE void loss_cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+SGL_DEVICE void loss_cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+/* Into the same place of another block of the cluster. */
+SGL_DEVICE void loss_put_there(float *here, float x, int block)
+{
+    uint32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(loss_shared_address(here)), "r"(block));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+}
+
+/* Block number `part` of its cluster has that part of the row. */
+template <class T, int BLOCKS>
+SGL_DEVICE void loss_row_of_cluster(float *own, int64 row, int64 target, int part, const void *dlosses, void *losses,
+                                    const sglcuda_loss_values &v)
+{
+    extern __shared__ __align__(16) char room[];
+    __shared__ float warps[WARPS];
+    __shared__ loss_sum<float> sums[BLOCKS];
+    loss_cluster_arrive(); /* to say that this block runs, and has a place for sums */
+    const float picked = part == 0 && target >= 0 && target < v.vocab ? own[target] : 0.0f;
+    const loss_part range = loss_part_of(part, v);
+    const loss_sum<float> mine = loss_read(own, (loss_run<float> *)room, warps, range);
+    loss_cluster_wait();
+    if (threadIdx.x < BLOCKS) {
+        loss_put_there(&sums[part].most, mine.most, (int)threadIdx.x);
+        loss_put_there(&sums[part].sum, mine.sum, (int)threadIdx.x);
+    }
+    loss_cluster_arrive();
+    loss_cluster_wait(); /* all blocks have read their logits, and all sums are here */
+    loss_sum<float> all = sums[0];
+    for (int p = 1; p < BLOCKS; p++) all = loss_join(all, sums[p]);
+    if (part == 0) loss_tell(losses, all, picked, row, v);
+    if (!v.gradient) return;
+    const float dloss = ((const float *)dlosses)[v.first + row];
+    loss_write<T, float>((typename T::stored *)own, (const loss_run<float> *)room, range,
+                         loss_factor(mine.most, all, dloss), dloss, target);
+}
+
+#define LOSS_CLUSTER_BODY(T, BLOCKS)                                                                                   \
+    const int64 row = blockIdx.x / BLOCKS, target = loss_target(targets, v.first + row, v);                            \
+    const int part = (int)(blockIdx.x % BLOCKS);                                                                       \
+    float *own = logits + row * v.pitch;                                                                               \
+    if (!loss_ignores<T>(own, row, target, losses, v, part, BLOCKS))                                                   \
+        loss_row_of_cluster<T, BLOCKS>(own, row, target, part, dlosses, losses, v);
+#else
+#define LOSS_CLUSTER_DIMS(BLOCKS)
+#define LOSS_CLUSTER_BODY(T, BLOCKS) /* never launched: there are no clusters */
+#endif
+
+#define LOSS_CLUSTER(T, BLOCKS)                                                                                        \
+    extern "C" __global__ void LOSS_CLUSTER_DIMS(BLOCKS) __launch_bounds__(SGLCUDA_LOSS_THREADS, SGLCUDA_LOSS_BLOCKS)  \
+        loss_cluster_##BLOCKS##_##T(float *logits, const void *targets, const void *dlosses, void *losses,             \
+                                    sglcuda_loss_values v)                                                             \
+    {                                                                                                                  \
+        LOSS_CLUSTER_BODY(T, BLOCKS)                                                                                   \
+    }
+LOSS_CLUSTER(f32, 2)
+LOSS_CLUSTER(f32, 4)
+LOSS_CLUSTER(f32, 8)
+LOSS_CLUSTER(bf16, 2)
+LOSS_CLUSTER(bf16, 4)
+LOSS_CLUSTER(bf16, 8)
+LOSS_CLUSTER(f16, 2)
+LOSS_CLUSTER(f16, 4)
+LOSS_CLUSTER(f16, 8)
+
+/* ---- conversions ------------------------------------------------------------------------------------------------------- */
 
 /* Elements of one float dtype as those of another. */
 template <class F, class T> SGL_DEVICE void loss_convert(const void *from, void *to, long long count)
