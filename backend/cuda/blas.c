@@ -1,9 +1,9 @@
 /* blas.c -- cuBLASLt: opened at a device's first product, asked once for each shape.
  *
- * In: shapes of products (blas.h). Out: descriptors, the first algorithm of the heuristic, calls. Sums are f32 (f64
+ * In: shapes of products (blas.h). Out: descriptors, an algorithm of the heuristic (blas_choose.c), calls. Sums are f32 (f64
  * of f64), never TF32; an algorithm that splits a sum keeps the parts in f32 and adds them in their order, so that
  * the same product has the same bits in every run. Odd invariant: what the heuristic is told follows from the shape,
- * the alignments and the device's kind alone, so that equal programs get equal algorithms. */
+ * the alignments and the device's kind alone, so that equal programs get algorithms of equal bits. */
 #include <string.h>
 
 #include "backend/cuda/blas.h"
@@ -13,6 +13,7 @@
 #define SGLCUDA_BLAS_MAP(X)                                                                                            \
     X(cublasLtCreate)                                                                                                  \
     X(cublasLtDestroy)                                                                                                 \
+    X(cublasLtGetVersion)                                                                                              \
     X(cublasLtGetStatusName)                                                                                           \
     X(cublasLtMatmul)                                                                                                  \
     X(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
@@ -27,11 +28,10 @@ typedef struct library {
     SGLCUDA_BLAS_MAP(SGLCUDA_MEMBER)
 } library;
 
-/* What the heuristic said to a shape. */
+/* What became of a shape. */
 typedef struct choice {
     bool found;
-    cublasLtMatmulAlgo_t algorithm;
-    int64_t work_bytes;
+    sglcuda_algorithm algorithm;
 } choice;
 
 typedef struct sglcuda_blas {
@@ -203,22 +203,39 @@ static bool refuses(cublasStatus_t status)
     return status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+/* *count: of the algorithms that the library has for the shape, the best first as it thinks. */
 static sgl_status ask(sglcore_env *env, sglcuda_blas *blas, const sglcuda_matmul_shape *shape, sglcuda_matmul *matmul,
-                      choice *answer)
+                      sglcuda_algorithm algorithms[SGLCUDA_ALGORITHMS], int *count)
 {
     cublasLtMatmulPreferenceOpaque_t preference;
-    cublasLtMatmulHeuristicResult_t best = { .state = CUBLAS_STATUS_NOT_SUPPORTED };
-    int count = 0;
+    cublasLtMatmulHeuristicResult_t results[SGLCUDA_ALGORITHMS];
+    int returned = 0;
+    *count = 0;
     SGLCORE_TRY(
         check(env, &blas->calls, prefer(&blas->calls, shape, &preference), "telling cuBLASLt what is preferred"));
     cublasStatus_t status =
         blas->calls.cublasLtMatmulAlgoGetHeuristic(blas->handle, &matmul->call, &matmul->b, &matmul->a, &matmul->c,
-                                                   &matmul->c, &preference, 1, &best, &count);
-    *answer = (choice){ .found = false };
+                                                   &matmul->c, &preference, SGLCUDA_ALGORITHMS, results, &returned);
     if (refuses(status)) return SGL_OK;
     SGLCORE_TRY(check(env, &blas->calls, status, "asking cuBLASLt for an algorithm"));
-    if (count == 0 || best.state != CUBLAS_STATUS_SUCCESS) return SGL_OK;
-    *answer = (choice){ .found = true, .algorithm = best.algo, .work_bytes = (int64_t)best.workspaceSize };
+    for (int i = 0; i < returned; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        algorithms[(*count)++] = (sglcuda_algorithm){ results[i].algo, (int64_t)results[i].workspaceSize };
+    }
+    return SGL_OK;
+}
+
+static sgl_status choose(sglexec_device *device, const sglcuda_matmul_shape *shape, sglcuda_matmul *matmul,
+                         choice *answer)
+{
+    sglcuda_algorithm algorithms[SGLCUDA_ALGORITHMS];
+    int count, chosen = 0;
+    *answer = (choice){ .found = false };
+    SGLCORE_TRY(ask(device->env, device->blas, shape, matmul, algorithms, &count));
+    if (count == 0) return SGL_OK;
+    SGLCORE_TRY(sglcuda_choose_algorithm(device, shape, matmul, device->blas->calls.cublasLtGetVersion(), algorithms,
+                                         count, &chosen));
+    *answer = (choice){ .found = true, .algorithm = algorithms[chosen] };
     return SGL_OK;
 }
 
@@ -235,14 +252,14 @@ sgl_status sglcuda_matmul_find(sglexec_device *device, const sglcuda_matmul_shap
     uint64_t at;
     if (!sglcore_map_get(&blas->shapes, key, &at)) {
         choice answer;
-        SGLCORE_TRY(ask(device->env, blas, shape, matmul, &answer));
+        SGLCORE_TRY(choose(device, shape, matmul, &answer));
         at = (uint64_t)blas->choices.count;
         SGLCORE_TRY(sglcore_vec_push(device->env, &blas->choices, answer));
         SGLCORE_TRY(sglcore_map_put(device->env, &blas->shapes, key, at));
     }
     const choice *chosen = &blas->choices.data[at];
-    matmul->algorithm = chosen->algorithm;
-    matmul->work_bytes = chosen->work_bytes;
+    matmul->algorithm = chosen->algorithm.algorithm;
+    matmul->work_bytes = chosen->algorithm.work_bytes;
     *found = chosen->found;
     return SGL_OK;
 }

@@ -34,6 +34,14 @@ typedef struct sglcuda_matmul {
     bool real64, adds, bias;
 } sglcuda_matmul;
 
+/* How the library is to compute one. */
+typedef struct sglcuda_algorithm {
+    cublasLtMatmulAlgo_t algorithm;
+    int64_t work_bytes; /* what it uses */
+} sglcuda_algorithm;
+
+enum { SGLCUDA_ALGORITHMS = 8 }; /* as many are asked for */
+
 /* Values of the arena lie at multiples of this (vm/passes/memory.c). The library is told so, and never more, that a value has
  * the same bits wherever it lies. */
 enum { SGLCUDA_PLACE_ALIGNMENT = 64 };
@@ -52,6 +60,11 @@ sgl_status sglcuda_matmul_find(sglexec_device *device, const sglcuda_matmul_shap
                                bool *found);
 sgl_status sglcuda_matmul_run(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr a, CUdeviceptr b,
                               CUdeviceptr c, CUdeviceptr work);
+/* Which of the algorithms is the fastest of those that give the bits of the first, measured or kept from then. version: the library's.
+ * Waits for the device. (blas_choose.c) */
+sgl_status sglcuda_choose_algorithm(sglexec_device *device, const sglcuda_matmul_shape *shape,
+                                    const sglcuda_matmul *matmul, size_t version, const sglcuda_algorithm *algorithms,
+                                    int count, int *chosen);
 /* Says where the bias lies, of the runs that follow: descriptors hold its address. */
 sgl_status sglcuda_matmul_place_bias(const sglcuda_launch *launch, const sglcuda_matmul *matmul, CUdeviceptr bias);
 

@@ -52,18 +52,23 @@ static sgl_status find(sglexec_device *device, const char *name, CUfunction *fou
     return sglcore_fail(device->env, SGL_INTERNAL, "device cuda: the module has no kernel %s", name);
 }
 
-sgl_status sglcuda_builtin(sglcuda_prepare *p, const char *name, const sglcuda_function **function)
+sgl_status sglcuda_builtin_of(sglexec_device *device, const char *name, const sglcuda_function **function)
 {
-    struct sglcuda_builtins *b = p->device->builtins;
+    struct sglcuda_builtins *b = device->builtins;
     const sglcore_hash key = sglcore_hash_bytes(name, strlen(name));
     uint64_t at;
     if (!sglcore_map_get(&b->functions, key, &at)) {
         sglcuda_function *made = sglcore_arena_alloc(&b->arena, sizeof *made);
         if (!made) return SGL_OUT_OF_MEMORY;
-        SGLCORE_TRY(find(p->device, name, &made->handle));
+        SGLCORE_TRY(find(device, name, &made->handle));
         at = (uint64_t)(uintptr_t)made;
-        SGLCORE_TRY(sglcore_map_put(p->env, &b->functions, key, at));
+        SGLCORE_TRY(sglcore_map_put(device->env, &b->functions, key, at));
     }
     *function = (const sglcuda_function *)(uintptr_t)at;
     return SGL_OK;
+}
+
+sgl_status sglcuda_builtin(sglcuda_prepare *p, const char *name, const sglcuda_function **function)
+{
+    return sglcuda_builtin_of(p->device, name, function);
 }

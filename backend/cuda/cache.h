@@ -1,4 +1,5 @@
-/* cache.h -- cubins that were compiled before, in the user's cache folder, by the hash of all that they were made of.
+/* cache.h -- cubins that were compiled before, and what was chosen by measurement, in the user's cache folder, by the hash of all
+ * that they were made of.
  *
  * Odd invariant: nothing here fails: what cannot be read is compiled anew, and what cannot be kept is not kept. */
 #ifndef SGLCUDA_CACHE_H

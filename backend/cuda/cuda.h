@@ -137,6 +137,8 @@ sgl_status sglcuda_ready_steps(sglcuda_prepare *p, const sglcuda_command *comman
 /* ---- functions of kernels ---- */
 /* A kernel of kernels/<name>.cu, by its name there (extern "C"). INTERNAL when there is none. (builtin.c) */
 sgl_status sglcuda_builtin(sglcuda_prepare *p, const char *name, const sglcuda_function **function);
+/* The same while no program is prepared. */
+sgl_status sglcuda_builtin_of(sglexec_device *device, const char *name, const sglcuda_function **function);
 /* Function `entry` of a source text that is compiled with all the others when the program's instructions have been seen. Equal
  * texts are compiled once. (compile.c) */
 sgl_status sglcuda_source(sglcuda_prepare *p, const char *text, const char *entry, const sglcuda_function **function);

@@ -1,6 +1,6 @@
 /* blas.c -- libcublasLt.so.13 for the GPU that is not there: every shape has an algorithm, and no product is computed.
  *
- * In: the calls of backend/cuda/blas.c. Out: success, and one algorithm without workspace; of a call without a descriptor, or with
+ * In: the calls of backend/cuda/blas.c. Out: success, and up to two algorithms without workspace; of a call without a descriptor, or with
  * a bias of no address, a refusal. Odd invariant: of what a descriptor is told only the bias is kept, in the caller's memory. */
 #include <string.h>
 
@@ -18,6 +18,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 {
     return handle == (cublasLtHandle_t)(void *)&handle_of_all ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
+
+size_t cublasLtGetVersion(void) { return CUBLAS_VERSION; }
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
 {
@@ -103,9 +105,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 {
     if (handle == NULL || !descriptor || !a || !b || !c || !d || !preference || wanted < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
-    memset(results, 0, sizeof *results);
-    results->state = CUBLAS_STATUS_SUCCESS;
-    *found = 1;
+    *found = wanted < 2 ? wanted : 2;
+    memset(results, 0, (size_t)*found * sizeof *results);
+    for (int i = 0; i < *found; i++) results[i].state = CUBLAS_STATUS_SUCCESS;
     return CUBLAS_STATUS_SUCCESS;
 }
 

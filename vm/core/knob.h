@@ -23,6 +23,8 @@
     X(CUDA_CUDNN, "SGL_CUDA_CUDNN", "0", "1 lets cuDNN run attention where it takes the shape; its gradient is ours")  \
     X(CUDA_NCCL, "SGL_CUDA_NCCL", "2",                                                                                 \
       "exchanges of ranks: 0 through the host, 1 by NCCL or not at all, 2 by NCCL where each has a GPU of its own")    \
+    X(CUDA_TUNE, "SGL_CUDA_TUNE", "1",                                                                                 \
+      "0 takes of a library's algorithms the first, unmeasured; the bits are the same")                                \
     X(CUDA_WAIT, "SGL_CUDA_WAIT", "0", "1 waits after each instruction, so that an error of the GPU names its line")   \
     X(CACHE, "SGL_CACHE", "", "folder of compiled kernels, 'off': none; empty: sgl/ in XDG_CACHE_HOME or ~/.cache")    \
     X(LOG, "SGL_LOG", "info", "least level that the sgl command prints: error, warning, info (print of scripts), debug")

@@ -262,3 +262,39 @@ extern "C" __global__ void __launch_bounds__(SGLCUDA_DOT_THREADS)
         to[byte] = (uint8)two;
     }
 }
+
+/* ---- to measure with -------------------------------------------------------------------------------------------------- */
+
+SGL_DEVICE uint64 sgl_mixed(uint64 x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ull;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+/* Numbers in (-1, 1), without an order. `unused`: as dot_digest's. */
+#define NUMBERS(T)                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(SGLCUDA_DOT_THREADS)                                                  \
+        dot_numbers_##T(void *to, long long count, void *unused)                                                       \
+    {                                                                                                                  \
+        const int64 step = (int64)gridDim.x * SGLCUDA_DOT_THREADS;                                                     \
+        (void)unused;                                                                                                  \
+        for (int64 i = (int64)blockIdx.x * SGLCUDA_DOT_THREADS + threadIdx.x; i < count; i += step)                    \
+            T::store(to, i, (float)(int)(sgl_mixed((uint64)i + 1) >> 32) * 0x1p-31f);                                  \
+    }
+NUMBERS(bf16)
+NUMBERS(f16)
+
+/* A sum over `count` pairs of bytes, each with its place, in any order. */
+extern "C" __global__ void __launch_bounds__(SGLCUDA_DOT_THREADS)
+    dot_digest(const uint16 *from, long long count, unsigned long long *into)
+{
+    const int64 step = (int64)gridDim.x * SGLCUDA_DOT_THREADS;
+    uint64 sum = 0;
+    for (int64 i = (int64)blockIdx.x * SGLCUDA_DOT_THREADS + threadIdx.x; i < count; i += step)
+        sum += sgl_mixed((uint64)i << 16 | from[i]);
+    for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    if (threadIdx.x % 32 == 0) atomicAdd(into, sum);
+}
