@@ -71,6 +71,8 @@ int sglcuda_vectors(int64_t n)
     return (int)sglcuda_max(sglcuda_ceil_div(sglcuda_min(n, SGLCUDA_CHUNK), run), 1);
 }
 
+bool sglcuda_is_whole(int64_t n) { return n > 0 && n % SGLCUDA_RUN == 0; }
+
 int64_t sglcuda_part_rows(int64_t rows)
 {
     const int64_t lane_rows = sglcuda_ceil_div(rows, (int64_t)MOST_PARTS * SGLCUDA_PART_LANES);
@@ -133,6 +135,7 @@ static void want(sglcuda_emitter *e, sglexec_step_kind kind, int form, int phase
 static void want_nothing(sglcuda_emitter *e)
 {
     memset(e->wanted, 0, (size_t)e->kernel->steps.count * sizeof *e->wanted);
+    memset(e->fetched, 0, (size_t)e->kernel->steps.count * sizeof *e->fetched);
 }
 
 static bool has_row_sums(const sglexec_kernel *kernel, int phase)
@@ -150,6 +153,7 @@ static void emit_row_sums(sglcuda_emitter *e)
         const sglcuda_scope s = { .way = SGLCUDA_COLUMNS,
                                   .last_phase = phase,
                                   .reduces = true,
+                                  .whole = sglcuda_is_whole(e->cut.cols),
                                   .lanes = sglcuda_lanes(e->cut.cols),
                                   .vectors = sglcuda_vectors(e->cut.cols),
                                   .wanted = e->wanted };
@@ -172,11 +176,13 @@ static sglcuda_scope main_scope(const sglcuda_emitter *e)
                         .last_phase = e->kernel->phases - 1,
                         .stores = true,
                         .reduces = cut->resident,
+                        .whole = sglcuda_is_whole(cut->cols),
                         .lanes = sglcuda_lanes(cut->cols),
                         .vectors = sglcuda_vectors(cut->cols),
                         .wanted = e->wanted };
     if (s.way != SGLCUDA_MAP) return s;
     s.totals = cut->totals;
+    s.whole = sglcuda_is_whole(cut->elements);
     s.lanes = sglcuda_lanes(cut->elements);
     s.vectors = sglcuda_vectors(cut->elements);
     return s;
@@ -213,6 +219,7 @@ static void emit_totals(sglcuda_emitter *e)
     const sglcuda_scope s = { .way = SGLCUDA_MAP,
                               .last_phase = e->kernel->phases - 1,
                               .totals = true,
+                              .whole = sglcuda_is_whole(e->cut.elements),
                               .lanes = sglcuda_lanes(e->cut.elements),
                               .vectors = sglcuda_vectors(e->cut.elements),
                               .wanted = e->wanted };
@@ -289,13 +296,15 @@ sgl_status sglcuda_emit(sglcore_env *env, const sglexec_kernel *kernel, const sg
                           .operand_count = operand_count,
                           .cut = cut_of(kernel),
                           .wanted = sglcore_alloc_zero(env, bytes * sizeof *e.wanted),
-                          .due = sglcore_alloc_zero(env, bytes * sizeof *e.due) };
-    if (bytes > 0 && (!e.wanted || !e.due)) e.status = SGL_OUT_OF_MEMORY;
+                          .due = sglcore_alloc_zero(env, bytes * sizeof *e.due),
+                          .fetched = sglcore_alloc_zero(env, bytes * sizeof *e.fetched) };
+    if (bytes > 0 && (!e.wanted || !e.due || !e.fetched)) e.status = SGL_OUT_OF_MEMORY;
     if (e.status == SGL_OK) {
         settle_due(&e);
         emit_entries(&e);
     }
     sglcore_free(env, e.wanted, bytes * sizeof *e.wanted);
     sglcore_free(env, e.due, bytes * sizeof *e.due);
+    sglcore_free(env, e.fetched, bytes * sizeof *e.fetched);
     return e.status;
 }

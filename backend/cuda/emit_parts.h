@@ -36,6 +36,8 @@ typedef struct sglcuda_scope {
     bool stores;         /* results are stored, sums over the rows taken */
     bool totals;         /* totals are taken */
     bool reduces;        /* row sums are taken here; else those that are asked for are at hand */
+    bool whole;          /* a run that is there has all its eight */
+    bool shared;         /* rows: sums over the rows are added up in shared memory, else in registers */
     int lanes, vectors;  /* rows: threads that share a row, runs that each has of it. map with totals: of a chunk */
     sglcuda_share share; /* of the steps: what does not change from row to row may stand before a loop over rows */
     const bool *wanted;  /* by step */
@@ -50,8 +52,10 @@ typedef struct sglcuda_emitter {
     sglcuda_cut cut;
     bool *wanted; /* by step: of the entry that is printed */
     uint8_t *due; /* by step: the phase in which it is computed */
-    int depth;    /* braces that are open where printing has come to */
-    bool fresh;   /* a line begins there */
+    uint8_t *
+        fetched; /* by step of the entry that is printed: a load that is under way before phase n - 1 of its row; 0: no such one */
+    int depth;  /* braces that are open where printing has come to */
+    bool fresh; /* a line begins there */
     sgl_status status;
 } sglcuda_emitter;
 
@@ -86,16 +90,38 @@ void sglcuda_put_vectors(sglcuda_emitter *e, const sglcuda_scope *s, int phase);
 /* Results that there are once per row. */
 bool sglcuda_has_row_results(const sglexec_kernel *kernel);
 void sglcuda_put_row_stores(sglcuda_emitter *e, const sglcuda_scope *s);
-/* Tables of pieces, before all entries. */
-void sglcuda_put_tables(sglcuda_emitter *e);
 const char *sglcuda_fold(const sglexec_step *step);
 /* Number of a sum among those of its kind, and how many there are of a kind. */
 int sglcuda_sum_number(const sglexec_kernel *kernel, const sglexec_step *step);
 int sglcuda_sums(const sglexec_kernel *kernel, sglexec_step_kind kind);
 
-/* ---- emit_way.c ---- */
+/* ---- emit_pieces.c ---- */
+/* Tables of pieces, before all entries. */
+void sglcuda_put_tables(sglcuda_emitter *e);
+/* Which pieces there are from element `first` of the domain to `last` (NULL: all), for the wanted steps of an entry. */
+void sglcuda_put_bounds(sglcuda_emitter *e, const sglcuda_scope *s, const char *first, const char *last);
+/* The eight, or the one, from `col` on. */
+void sglcuda_put_pieces(sglcuda_emitter *e, const sglexec_step *step, const char *name, bool vector);
+
+/* ---- emit_fetch.c ---- */
+/* A load whose runs are accesses of 16 bytes, whatever the thread. */
+bool sglcuda_is_fetchable(const sglcuda_emitter *e, const sglcuda_scope *s, const sglexec_step *step);
+/* Which loads are fetched: before their row is begun as many as so many registers have room for, those of the first phases first; of what
+ * is left, those of later phases before these. copies: runs of a thread. */
+void sglcuda_choose_fetched(sglcuda_emitter *e, const sglcuda_scope *s, int copies, int most_registers);
+/* Per fetched load <name><number of the step>[runs]: declared; fetched before a phase, of `row` and `col`, as number k. */
+void sglcuda_put_fetched(sglcuda_emitter *e, const char *name, int runs);
+void sglcuda_put_fetch(sglcuda_emitter *e, const sglcuda_scope *s, const char *name, int phase);
+bool sglcuda_fetches(const sglcuda_emitter *e, int phase);
+
+/* ---- emit_way.c, emit_rows.c ---- */
 /* The first lines of an entry, of which so many threads of a multiprocessor should be at work. */
 void sglcuda_put_head(sglcuda_emitter *e, const char *name, int threads, int resident);
+sglcuda_grid sglcuda_line_of(int64_t blocks, int threads, int beside);
+/* near<n> and sum<n> of the sums of a kind (of one phase, -1: of all). runs: eight for each of so many runs; 0: one. */
+void sglcuda_put_sums(sglcuda_emitter *e, const sglcuda_scope *s, sglexec_step_kind kind, int phase, int runs);
+/* Every element of an i4 array that ends in half a byte: the other half. */
+void sglcuda_put_ends(sglcuda_emitter *e, const sglcuda_scope *s);
 /* Each prints one entry and appends its launch. */
 void sglcuda_put_map(sglcuda_emitter *e, const char *name, const sglcuda_scope *s);
 void sglcuda_put_columns(sglcuda_emitter *e, const char *name, const sglcuda_scope *s);
@@ -108,6 +134,8 @@ void sglcuda_put_finish_rows(sglcuda_emitter *e, const char *name, int phase);
 void sglcuda_put_finish_totals(sglcuda_emitter *e, const char *name);
 void sglcuda_put_finish_columns(sglcuda_emitter *e, const char *name);
 
+/* n elements are runs of which none is a part. */
+bool sglcuda_is_whole(int64_t n);
 /* Threads that share a chunk of n elements, and runs that each of them has. */
 int sglcuda_lanes(int64_t n);
 int sglcuda_vectors(int64_t n);

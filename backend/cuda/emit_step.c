@@ -2,7 +2,7 @@
  *
  * In: a scope, which says what is one number and what is eight neighbours. Out: statements. The names that a scope's loops
  * give: `row` and `col` (of the first of the eight; in a map `col` counts the whole domain), `m` (how many of the eight there are), `k` (which
- * run of the row), `active` (the row is there), `first` (this thread is the one that stores what there is once per row),
+ * run of the row), `here` (the run is there at all), `active` (the row is), `first` (this thread is the one that stores what there is once per row),
  * `a.p` (the operands), and per sum `sum<number of the step>`. Odd invariant: what does not vary along a run is computed
  * once for it. */
 #include "backend/cuda/emit_parts.h"
@@ -112,6 +112,8 @@ static void put_load(sglcuda_emitter *e, const sglcuda_scope *s, const sglexec_s
         sglcuda_put(e, "%s = %s::load(a.p[%u], ", name, T, step->operand);
         put_place(e, s, &step->map, false);
         sglcuda_put(e, ");\n");
+    } else if (e->fetched[number_of(e, step)]) {
+        sglcuda_put(e, "%s::load8(f%lld[k].at, 0, %s);\n", T, (long long)number_of(e, step), name);
     } else if (sglcuda_runs(e, s, &step->map, (int)step->operand, &stride, &aligned) && stride == 1) {
         sglcuda_put(e, "sgl_take<%s, %s>(a.p[%u], ", T, aligned ? "true" : "false", step->operand);
         sglcuda_put_address(e, s, &step->map, "row", "col");
@@ -141,60 +143,22 @@ static void put_source(sglcuda_emitter *e, const sglcuda_scope *s, const sglexec
                        bool vector)
 {
     const char *T = sglcuda_dtype(step->dtype), *element = vector ? "[e]" : "";
-    const long long number = (long long)number_of(e, step);
     switch (step->kind) {
     case SGLEXEC_LOAD: put_load(e, s, step, name, vector); break;
     case SGLEXEC_LOAD_PIECES:
-        sglcuda_put(e, "sgl_take_pieces<%s>(a.p, which%lld, firsts%lld, %u, col, m, %s);\n", T, number, number,
-                    step->piece_count, name);
-        break;
+    case SGLEXEC_SEGMENTS: sglcuda_put_pieces(e, step, name, vector); break;
     case SGLEXEC_RANDOM: put_random(e, s, step, name, vector); break;
     default:
         sglcuda_put(e, "%s%s%s = ", vector ? "SGL_EACH " : "", name, element);
         if (step->kind == SGLEXEC_NUMBER) {
             put_number(e, step->dtype, step->value);
-        } else if (step->kind == SGLEXEC_IOTA) {
+        } else {
             sglcuda_put(e, "op_cast<i64, %s>(", T);
             put_place(e, s, &step->map, vector);
             sglcuda_put(e, ")");
-        } else {
-            sglcuda_put(
-                e, "op_cast<f64, %s>(__longlong_as_double(numbers%lld[sgl_piece(firsts%lld, %u, (int64)col + %s)]))", T,
-                number, number, step->piece_count, vector ? "e" : "0");
         }
         sglcuda_put(e, ";\n");
         break;
-    }
-}
-
-/* Of a double, as tables of the device's constants take them. */
-static void put_bits(sglcuda_emitter *e, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    sglcuda_put(e, "0x%llxll", (unsigned long long)bits);
-}
-
-void sglcuda_put_tables(sglcuda_emitter *e)
-{
-    for (int64_t i = 0; i < e->kernel->steps.count; i++) {
-        const sglexec_step *step = &e->kernel->steps.data[i];
-        if (step->kind != SGLEXEC_LOAD_PIECES && step->kind != SGLEXEC_SEGMENTS) continue;
-        if (step->piece_count == 0) continue; /* of nothing, and so is the kernel */
-        const sglexec_piece *pieces = &e->kernel->pieces.data[step->piece_first];
-        sglcuda_put(e, "__constant__ int64 firsts%lld[] = {", (long long)i);
-        for (uint32_t n = 0; n < step->piece_count; n++) sglcuda_put(e, " %lldll,", (long long)pieces[n].start);
-        const bool loads = step->kind == SGLEXEC_LOAD_PIECES;
-        sglcuda_put(e, " };\n__constant__ %s%lld[] = {", loads ? "uint16 which" : "int64 numbers", (long long)i);
-        for (uint32_t n = 0; n < step->piece_count; n++) {
-            sglcuda_put(e, " ");
-            if (loads)
-                sglcuda_put(e, "%u", pieces[n].operand);
-            else
-                put_bits(e, e->kernel->numbers.data[pieces[n].operand]);
-            sglcuda_put(e, ",");
-        }
-        sglcuda_put(e, " };\n");
     }
 }
 
@@ -234,13 +198,20 @@ static void put_compute(sglcuda_emitter *e, const sglcuda_scope *s, const sglexe
 static void put_sum(sglcuda_emitter *e, const sglcuda_scope *s, const sglexec_step *step)
 {
     const long long number = (long long)number_of(e, step);
-    const bool column = step->kind == SGLEXEC_COLUMN_SUM;
-    sglcuda_put(e,
-                column ? "if (active) SGL_EACH sum%lld[k][e] = sgl_fold<%s>(sum%lld[k][e], (near%lld)"
-                       : "SGL_EACH if (e < m) sum%lld = sgl_fold<%s>(sum%lld, (near%lld)",
-                number, sglcuda_fold(step), number, number);
+    const bool column = step->kind == SGLEXEC_COLUMN_SUM, shared = column && s->shared;
+    if (shared)
+        sglcuda_put(e, "if (active) { near%lld x[8]; SGL_EACH x[e] = (near%lld)", number, number);
+    else
+        sglcuda_put(e,
+                    column ? "if (active) SGL_EACH sum%lld[k][e] = sgl_fold<%s>(sum%lld[k][e], (near%lld)"
+                           : "if (here) SGL_EACH if (e < m) sum%lld = sgl_fold<%s>(sum%lld, (near%lld)",
+                    number, sglcuda_fold(step), number, number);
     sglcuda_put_value(e, s, step->args[0]);
-    sglcuda_put(e, ");\n");
+    if (shared)
+        sglcuda_put(e, "; sgl_fold_run<%s>(sum%lld + k * %d, %d, x); }\n", sglcuda_fold(step), number,
+                    s->lanes * SGLCUDA_RUN, s->lanes * SGLCUDA_RUN / 2);
+    else
+        sglcuda_put(e, ");\n");
 }
 
 static void put_store(sglcuda_emitter *e, const sglcuda_scope *s, const sglexec_step *step)
@@ -248,7 +219,7 @@ static void put_store(sglcuda_emitter *e, const sglcuda_scope *s, const sglexec_
     const char *T = sglcuda_dtype(step->dtype);
     int64_t stride;
     bool aligned;
-    sglcuda_put(e, "{ %s::held x[8]; SGL_EACH x[e] = ", T);
+    sglcuda_put(e, "if (here) { %s::held x[8]; SGL_EACH x[e] = ", T);
     sglcuda_put_value(e, s, step->args[0]);
     if (sglcuda_runs(e, s, &step->map, (int)step->operand, &stride, &aligned) && stride == 1) {
         sglcuda_put(e, "; sgl_put<%s, %s>(a.p[%u], ", T, aligned ? "true" : "false", step->operand);

@@ -64,6 +64,12 @@ sgl_status sglcuda_print_source(sglcore_env *env, const sglexec_program *program
     sgl_status status = sglcuda_emit(env, &program->kernels.data[i->kernel], sglcuda_operand(program, i, 0),
                                      (int)(i->arg_count + i->result_count), &emitted);
     if (status == SGL_OK) status = sglcore_text_bytes(env, text, emitted.text.data, (size_t)emitted.text.count);
+    for (int n = 0; status == SGL_OK && n < emitted.count; n++) {
+        const sglcuda_grid *grid = &emitted.entries[n].grid;
+        status =
+            sglcore_text_add(env, text, "// %s: %u x %u blocks of %u x %u threads, %u bytes\n", emitted.entries[n].name,
+                             grid->blocks[0], grid->blocks[1], grid->threads[0], grid->threads[1], grid->shared);
+    }
     sglcore_text_free(env, &emitted.text);
     return status;
 }

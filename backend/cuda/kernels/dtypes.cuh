@@ -27,25 +27,37 @@ struct alignas(8) sgl_8_bytes {
 
 /* ---- rounding to narrow floats ---- */
 
-SGL_DEVICE uint16 sgl_bf16_code(float x)
+/* Two at once, the first in the low half: conversions of one number go through the unit of the transcendental functions, at a
+ * quarter of the rate. */
+SGL_DEVICE uint32 sgl_bf16_pair(float first, float second)
 {
-    uint16 code;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(code) : "f"(x));
-    return code;
+    uint32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
 }
-SGL_DEVICE float sgl_bf16_value(uint16 code) { return __uint_as_float((uint32)code << 16); }
-SGL_DEVICE uint16 sgl_f16_code(float x)
+SGL_DEVICE float sgl_bf16_first(uint32 pair) { return __uint_as_float(pair << 16); }
+SGL_DEVICE float sgl_bf16_second(uint32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+/* As the second of a pair whose first is zero the rounded number stands where it stands in a float. */
+SGL_DEVICE float sgl_bf16_round(float x) { return __uint_as_float(sgl_bf16_pair(0.0f, x)); }
+SGL_DEVICE uint32 sgl_f16_pair(float first, float second)
 {
-    uint16 code;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(code) : "f"(x));
-    return code;
+    uint32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
 }
-SGL_DEVICE float sgl_f16_value(uint16 code)
+SGL_DEVICE float sgl_f16_first(uint32 pair)
 {
     float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(code));
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }" : "=f"(x) : "r"(pair));
     return x;
 }
+SGL_DEVICE float sgl_f16_second(uint32 pair)
+{
+    float x;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high; }" : "=f"(x) : "r"(pair));
+    return x;
+}
+SGL_DEVICE float sgl_f16_round(float x) { return sgl_f16_first(sgl_f16_pair(x, 0.0f)); }
 
 /* Of a float of `digits` digits behind the point and an exponent of that bias, in 8 bits. above: the code after the largest number;
  * a sum with the number whose last digit is worth the smallest one rounds what is below normal. */
@@ -123,10 +135,37 @@ template <class S> SGL_DEVICE void sgl_write8(S *to, const S (&from)[8])
         }                                                                                                              \
     };
 
+/* Floats of 16 bits: two share a word. */
+#define SGL_PAIRED(name)                                                                                               \
+    struct name {                                                                                                      \
+        typedef uint16 stored;                                                                                         \
+        typedef float held;                                                                                            \
+        SGL_DEVICE held decode(stored x) { return sgl_##name##_first(x); }                                             \
+        SGL_DEVICE stored encode(held x) { return (stored)sgl_##name##_pair(x, 0.0f); }                                \
+        SGL_DEVICE held settle(held x) { return sgl_##name##_round(x); }                                               \
+        SGL_DEVICE held load(const void *at, int64 i) { return decode(((const stored *)at)[i]); }                      \
+        SGL_DEVICE void store(void *at, int64 i, held x) { ((stored *)at)[i] = encode(x); }                            \
+        SGL_DEVICE void load8(const void *at, int64 i, held (&x)[8])                                                   \
+        {                                                                                                              \
+            const sgl_16_bytes run = *(const sgl_16_bytes *)((const stored *)at + i);                                  \
+            _Pragma("unroll") for (int e = 0; e < 4; e++)                                                              \
+            {                                                                                                          \
+                x[2 * e] = sgl_##name##_first(run.words[e]);                                                           \
+                x[2 * e + 1] = sgl_##name##_second(run.words[e]);                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        SGL_DEVICE void store8(void *at, int64 i, const held (&x)[8])                                                  \
+        {                                                                                                              \
+            sgl_16_bytes run;                                                                                          \
+            _Pragma("unroll") for (int e = 0; e < 4; e++) run.words[e] = sgl_##name##_pair(x[2 * e], x[2 * e + 1]);    \
+            *(sgl_16_bytes *)((stored *)at + i) = run;                                                                 \
+        }                                                                                                              \
+    };
+
 SGL_DTYPE(f64, double, double, x, x)
 SGL_DTYPE(f32, float, float, x, x)
-SGL_DTYPE(bf16, uint16, float, sgl_bf16_value(x), sgl_bf16_code(x))
-SGL_DTYPE(f16, uint16, float, sgl_f16_value(x), sgl_f16_code(x))
+SGL_PAIRED(bf16)
+SGL_PAIRED(f16)
 SGL_DTYPE(f8e4m3, uint8, float, (sgl_f8_value<3, 7, 0x7fu, 0x100u>(x)), (sgl_f8_code<3, 7, 0x7fu, 0x7fu>(x)))
 SGL_DTYPE(f8e5m2, uint8, float, (sgl_f8_value<2, 15, 0x7cu, 0x7cu>(x)), (sgl_f8_code<2, 15, 0x7cu, 0x7eu>(x)))
 SGL_DTYPE(i64, int64, int64, x, x)

@@ -147,50 +147,54 @@ SGL_FUNCTION(erf, erff(x), erf(x))
 SGL_FUNCTION(floor, floorf(x), floor(x))
 SGL_FUNCTION(round, rintf(x), rint(x))
 
-/* The exponential of a negative number: no overflow, no cancellation. The quotient's divisor is within 1 .. 2, where the fast
- * one is within 2 ulp. */
-SGL_DEVICE float sgl_quotient(float x, float y) { return __fdividef(x, y); }
+/* 1 / y of a y within 1 .. 2: the fast one is within 1 ulp, and nothing is below normal. */
+SGL_DEVICE float sgl_quotient(float x, float y)
+{
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(y));
+    return x * y;
+}
 SGL_DEVICE double sgl_quotient(double x, double y) { return x / y; }
-/* Of what is rounded to 11 digits or fewer the fast exponential is as good: within 2^-21 of a number that is not above 1. */
+/* 2^x of twice an x that is not above 0: no overflow, no cancellation, within 2^-20 of a number that is not above 1, which is as good
+ * as any for what is rounded to 11 digits or fewer. The half's power is normal wherever the result is not 0. */
+SGL_DEVICE float sgl_square_exp2(float half)
+{
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(half));
+    return half * half;
+}
 template <class T> SGL_DEVICE HELD sgl_decay(HELD x)
 {
     if constexpr (sgl_kind<T>::is_narrow)
-        return __expf(-fabs(x));
+        return sgl_square_exp2(fabsf(x) * -0.72134752044448170368f);
     else
         return sgl_exp(-fabs(x));
 }
-template <class T> SGL_DEVICE HELD sgl_sigmoid(HELD x)
-{
-    const HELD z = sgl_decay<T>(x);
-    return sgl_quotient(x < 0 ? z : (HELD)1, (HELD)1 + z);
-}
-/* x * sigmoid(u), where u has the sign of x; NaN stays. */
-template <class T> SGL_DEVICE HELD sgl_gate(HELD x, HELD u)
-{
-    const HELD z = sgl_decay<T>(u);
-    return sgl_quotient(x < 0 ? z * x : x, (HELD)1 + z);
-}
+/* sigmoid(u) and x * sigmoid(u), where u has the sign of x and z is the decay of u; NaN stays. */
+template <class R> SGL_DEVICE R sgl_logistic(R x, R z) { return sgl_quotient(x < 0 ? z : (R)1, (R)1 + z); }
+template <class R> SGL_DEVICE R sgl_gate(R x, R z) { return sgl_quotient(x < 0 ? z * x : x, (R)1 + z); }
 SGL_DEVICE float sgl_fma(float x, float y, float z) { return fmaf(x, y, z); }
 SGL_DEVICE double sgl_fma(double x, double y, double z) { return fma(x, y, z); }
 
-template <class T> SGL_DEVICE HELD op_sigmoid(HELD x) { return T::settle(sgl_sigmoid<T>(x)); }
-template <class T> SGL_DEVICE HELD op_silu(HELD x) { return T::settle(sgl_gate<T>(x, x)); }
+template <class T> SGL_DEVICE HELD op_sigmoid(HELD x) { return T::settle(sgl_logistic(x, sgl_decay<T>(x))); }
+template <class T> SGL_DEVICE HELD op_silu(HELD x) { return T::settle(sgl_gate(x, sgl_decay<T>(x))); }
 template <class T> SGL_DEVICE HELD op_silu_grad(HELD x, HELD dy)
 {
-    const HELD s = sgl_sigmoid<T>(x);
+    const HELD s = sgl_logistic(x, sgl_decay<T>(x));
     return T::settle(s * sgl_fma(x, (HELD)1 - s, (HELD)1) * dy);
 }
-/* gelu(x) = x sigmoid(u), u = sqrt(8/pi) (x + 0.044715 x^3); exact: x Phi(x). */
-template <class R> SGL_DEVICE R sgl_gelu_turn(R x)
+/* gelu(x) = x sigmoid(u), u = sqrt(8/pi) (x + 0.044715 x^3); exact: x Phi(x). This is the decay of u. */
+template <class T> SGL_DEVICE HELD sgl_gelu_decay(HELD x)
 {
-    return x * sgl_fma(x * x, (R)0.071354816272600898, (R)1.5957691216057308);
+    if constexpr (sgl_kind<T>::is_narrow)
+        return sgl_square_exp2(fabsf(x) * fmaf(x * x, -0.05147161979001221f, -1.1511040990721626f));
+    else
+        return sgl_exp(-fabs(x * sgl_fma(x * x, (HELD)0.071354816272600898, (HELD)1.5957691216057308)));
 }
 template <class T, bool exact> SGL_DEVICE HELD op_gelu(HELD x)
 {
     if constexpr (exact)
         return T::settle((HELD)0.5 * x * ((HELD)1 + sgl_erf(x * (HELD)0.70710678118654752440)));
     else
-        return T::settle(sgl_gate<T>(x, sgl_gelu_turn(x)));
+        return T::settle(sgl_gate(x, sgl_gelu_decay<T>(x)));
 }
 template <class T, bool exact> SGL_DEVICE HELD op_gelu_grad(HELD x, HELD dy)
 {
@@ -198,7 +202,7 @@ template <class T, bool exact> SGL_DEVICE HELD op_gelu_grad(HELD x, HELD dy)
         const HELD density = (HELD)0.39894228040143267794 * sgl_exp((HELD)-0.5 * x * x);
         return T::settle(sgl_fma(x, density, (HELD)0.5 * ((HELD)1 + sgl_erf(x * (HELD)0.70710678118654752440))) * dy);
     } else {
-        const HELD s = sgl_sigmoid<T>(sgl_gelu_turn(x));
+        const HELD s = sgl_logistic(x, sgl_gelu_decay<T>(x));
         const HELD slope = sgl_fma(x * x, (HELD)0.21406444881780269, (HELD)1.5957691216057308);
         return T::settle(sgl_fma(x * s * ((HELD)1 - s), slope, s) * dy);
     }
@@ -313,6 +317,14 @@ template <class T, bool aligned> SGL_DEVICE void sgl_put(void *to, int64 at, int
     else
         SGL_EACH if (e < m) T::store(to, at + e, x[e]);
 }
+/* The same as they lie in memory: under way while something else is computed. */
+template <class T> struct sgl_run {
+    alignas(16) typename T::stored at[8];
+};
+template <class T> SGL_DEVICE void sgl_fetch(const void *from, int64 at, sgl_run<T> &run)
+{
+    sgl_read8((const typename T::stored *)from + at, run.at);
+}
 /* address(e) of element e. */
 template <class T, class A> SGL_DEVICE void sgl_take_each(const void *from, int m, HELD (&x)[8], A address)
 {
@@ -329,10 +341,9 @@ template <class T> SGL_DEVICE void sgl_end(void *to, int64 count)
         if (count % 2 != 0) i4::store(to, count, 0);
 }
 
-/* Which piece of a list, in rising order of their first places, place `at` stands in. */
-SGL_DEVICE int sgl_piece(const int64 *firsts, int count, int64 at)
+/* Which piece of a list, in rising order of their first places, place `at` stands in: one of low .. high. */
+SGL_DEVICE int sgl_piece(const int64 *firsts, int low, int high, int64 at)
 {
-    int low = 0, high = count - 1;
     while (low < high) {
         const int middle = (low + high + 1) / 2;
         if (firsts[middle] <= at)
@@ -343,12 +354,11 @@ SGL_DEVICE int sgl_piece(const int64 *firsts, int count, int64 at)
     return low;
 }
 
-/* Of pieces one after another, at places[which[piece]]. */
+/* Of pieces one after another, at places[which[piece]]; `piece` is that of the first of the eight. */
 template <class T>
-SGL_DEVICE void sgl_take_pieces(void *const *places, const uint16 *which, const int64 *firsts, int count, int64 at,
-                                int m, HELD (&x)[8])
+SGL_DEVICE void sgl_take_pieces(void *const *places, const uint16 *which, const int64 *firsts, int count, int piece,
+                                int64 at, int m, HELD (&x)[8])
 {
-    int piece = sgl_piece(firsts, count, at);
     const int64 within = at - firsts[piece];
     const bool whole = m >= 8 && (piece + 1 == count || at + 8 <= firsts[piece + 1]);
     if (whole && within % 8 == 0 && ((uint64)places[which[piece]] & 15u) == 0) {
@@ -357,8 +367,22 @@ SGL_DEVICE void sgl_take_pieces(void *const *places, const uint16 *which, const 
     }
     SGL_EACH
     {
-        if (e < m && piece + 1 < count && at + e >= firsts[piece + 1]) piece = sgl_piece(firsts, count, at + e);
+        while (e < m && piece + 1 < count && at + e >= firsts[piece + 1]) piece++;
         x[e] = e < m ? T::load(places[which[piece]], at + e - firsts[piece]) : (HELD)0;
+    }
+}
+/* The pieces' numbers, whose bits are those of doubles. */
+template <class T>
+SGL_DEVICE void sgl_take_segments(const int64 *numbers, const int64 *firsts, int count, int piece, int64 at, int m,
+                                  HELD (&x)[8])
+{
+    const HELD first = op_cast<f64, T>(__longlong_as_double(numbers[piece]));
+    SGL_EACH x[e] = first;
+    if (piece + 1 == count || at + m <= firsts[piece + 1]) return;
+    SGL_EACH
+    {
+        while (piece + 1 < count && at + e >= firsts[piece + 1]) piece++;
+        x[e] = op_cast<f64, T>(__longlong_as_double(numbers[piece]));
     }
 }
 
@@ -406,6 +430,21 @@ template <class T, class A> SGL_DEVICE HELD sgl_result(A x)
         return T::settle((HELD)x + (HELD)0);
     else
         return T::settle((HELD)x);
+}
+
+/* A run into that of partial results, of which the second half lies `apart` elements behind the first, so that threads beside one
+ * another meet different banks of shared memory. */
+template <class A> struct alignas(16) sgl_four {
+    A at[4];
+};
+template <int fold, class A> SGL_DEVICE void sgl_fold_run(A *own, int apart, const A (&x)[8])
+{
+    _Pragma("unroll") for (int half = 0; half < 2; half++)
+    {
+        sgl_four<A> four = *(const sgl_four<A> *)(own + half * apart);
+        _Pragma("unroll") for (int e = 0; e < 4; e++) four.at[e] = sgl_fold<fold>(four.at[e], x[half * 4 + e]);
+        *(sgl_four<A> *)(own + half * apart) = four;
+    }
 }
 
 SGL_DEVICE float sgl_turned(float x, int by) { return __shfl_xor_sync(0xffffffffu, x, by); }
