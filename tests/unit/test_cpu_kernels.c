@@ -130,7 +130,16 @@ static void make_movement(maker *m)
     sglir_id a = pick(m);
     const sglir_type type = *type_of(m, a);
     int64_t dims[SGL_MAX_RANK];
-    switch (below(m, 3)) {
+    switch (below(m, 4)) {
+    case 3: {
+        int count = 0;
+        for (int i = 0; i < type.rank; i++) {
+            if (below(m, 2) == 0) dims[count++] = i;
+        }
+        sglir_named axes = SGLIR_INTS("axes", count, dims);
+        keep(m, sglir_emit(m->g, SGLIR_OP_FLIP, &a, 1, &axes, 1, NULL));
+        return;
+    }
     case 0:
         for (int i = 0; i < type.rank; i++) dims[i] = i;
         for (int i = type.rank - 1; i > 0; i--) {

@@ -170,14 +170,26 @@ static void make_slice(maker *m, sglir_id a)
     keep(m, sglir_emit(m->g, SGLIR_OP_SLICE, &a, 1, attrs, 4, NULL));
 }
 
+static void make_flip(maker *m, sglir_id a)
+{
+    int64_t axes[SGL_MAX_RANK];
+    int count = 0;
+    for (int i = 0; i < type_of(m, a)->rank; i++) {
+        if (below(m, 2) == 0) axes[count++] = i;
+    }
+    sglir_named attr = SGLIR_INTS("axes", count, axes);
+    keep(m, sglir_emit(m->g, SGLIR_OP_FLIP, &a, 1, &attr, 1, NULL));
+}
+
 static void make_movement(maker *m)
 {
     sglir_id a = pick(m);
     const sglir_type type = *type_of(m, a);
     int64_t dims[SGL_MAX_RANK];
-    switch (below(m, 4)) {
+    switch (below(m, 5)) {
     case 0: make_reshape(m, a); return;
     case 1: make_slice(m, a); return;
+    case 4: make_flip(m, a); return;
     case 2: {
         for (int i = 0; i < type.rank; i++) dims[i] = i;
         for (int i = type.rank - 1; i > 0; i--) {

@@ -108,6 +108,33 @@ static void test_maps(void **state)
                 "0: a2 full f32 = store r1 [1 4]\n");
 }
 
+/* What is turned round is read from its end on; beside what is read as it lies, it is another load of it. */
+static void test_flips(void **state)
+{
+    (void)state;
+    check_print("graph \"g\" {\n"
+                "  %0 = input() {role=2, name=\"x\", dtype=f32, dims=[3,8]}\n"
+                "  %1 = fused(%0) {domain=[3,2,4], inner=2} {\n"
+                "    region(%2: f32[3,8]) {\n"
+                "      %3 = reshape(%2) {dims=[3,2,4]}\n"
+                "      %4 = flip(%3) {axes=[1]}\n"
+                "      %5 = flip(%4) {axes=[0,2]}\n"
+                "      %6 = mul(%3, %4)\n"
+                "      %7 = add(%6, %5)\n"
+                "      yield %7\n"
+                "    }\n"
+                "  }\n"
+                "  fetch \"y\" %1\n"
+                "}\n",
+                "kernel [3 2|4] phases 1 registers 5\n"
+                "0: r0 full f32 = load a0 [8 4 1]\n"
+                "0: r1 full f32 = load a0 4[8 -4 1]\n"
+                "0: r2 full f32 = load a0 23[-8 -4 -1]\n"
+                "0: r3 full f32 = mul r0 r1\n"
+                "0: r4 full f32 = add r3 r2\n"
+                "0: a1 full f32 = store r4 [8 4 1]\n");
+}
+
 /* A layer norm: a phase per row reduction that the next one waits for, numbers in the phase of their first use. */
 static void test_phases(void **state)
 {
@@ -346,10 +373,10 @@ static void test_hashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dims_merge), cmocka_unit_test(test_maps),       cmocka_unit_test(test_phases),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_pieces),     cmocka_unit_test(test_generators),
-        cmocka_unit_test(test_one_row),    cmocka_unit_test(test_one_number), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_dims_merge), cmocka_unit_test(test_maps),       cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_phases),     cmocka_unit_test(test_reductions), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_generators), cmocka_unit_test(test_one_row),    cmocka_unit_test(test_one_number),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_hashes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

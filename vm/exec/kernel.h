@@ -12,7 +12,7 @@
  *    over all dims whose result is used further is a row reduction. A sum of floats that is no total is a row's where its
  *    node leaves out its argument's last dimension (extents of 1 aside), else a column sum, and its elements stand in the
  *    domain in its argument's order.
- *  - Movement (transpose, slice, broadcast, reshape) of a parameter before any arithmetic becomes the index map of its
+ *  - Movement (transpose, slice, flip, broadcast, reshape) of a parameter before any arithmetic becomes the index map of its
  *    load. A reshape between FULL forms is free. A transpose (with reshapes) after the arithmetic, on the way to a FULL
  *    or ROW result, becomes the map of the store. PACK of parameters becomes one load in pieces, of a 1-D domain
  *    whose rows are not reduced.

@@ -9,21 +9,21 @@
 
 /* ---- rope ----------------------------------------------------------------------------------------------------- */
 
-/* Positions as [t, 1, 1] from an offset, or as [b, t, 1, 1] from one for each row. */
+/* Positions as [t, 1, 1, 1] from an offset, or as [b, t, 1, 1, 1] from one for each row. */
 static sglir_id rope_places(sglir_graph *g, sglir_id positions, int64_t steps)
 {
     const sglir_type type = *sglir_type_of(g, positions);
-    const int64_t places[3] = { steps, 1, 1 }, rows[4] = { type.dims[0], type.dims[1], 1, 1 };
+    const int64_t places[4] = { steps, 1, 1, 1 }, rows[5] = { type.dims[0], type.dims[1], 1, 1, 1 };
     static const int8_t map[2] = { 0, 1 };
-    if (type.rank == 0) return sglir_add(g, sglir_iota(g, SGL_I64, 0, 3, places), positions);
-    return sglir_reshape_mapped(g, positions, 4, rows, map);
+    if (type.rank == 0) return sglir_add(g, sglir_iota(g, SGL_I64, 0, 4, places), positions);
+    return sglir_reshape_mapped(g, positions, 5, rows, map);
 }
 
-/* [1, 1, d/2]: theta^(-2i/d), or the frequencies that are given */
+/* [1, 1, 1, d/2]: theta^(-2i/d), or the frequencies that are given */
 static sglir_id rope_frequencies(sglir_graph *g, const sglir_graph *from, const sglir_node *node, sgl_dtype dtype,
                                  int64_t half)
 {
-    const int64_t pairs[3] = { 1, 1, half };
+    const int64_t pairs[4] = { 1, 1, 1, half };
     int count;
     const double *given = sglir_attr_floats(from, node, "frequencies", &count);
     if (count > 0) {
@@ -34,35 +34,37 @@ static sglir_id rope_frequencies(sglir_graph *g, const sglir_graph *from, const 
                                       SGLIR_I("dtype", dtype) };
         sglir_id list = sglir_emit(g, SGLIR_OP_SEGMENTS, NULL, 0, attrs, 3, NULL);
         sglcore_free(g->env, ones, (size_t)count * sizeof *ones);
-        return sglir_reshape(g, list, 3, pairs);
+        return sglir_reshape(g, list, 4, pairs);
     }
     double rate = half == 0 ? 0 : -log(sglir_attr_float(from, node, "theta")) / (double)half;
-    return sglir_unary(g, SGLIR_OP_EXP, sglir_scale(g, sglir_iota(g, dtype, 2, 3, pairs), rate));
+    return sglir_unary(g, SGLIR_OP_EXP, sglir_scale(g, sglir_iota(g, dtype, 3, 4, pairs), rate));
 }
 
+/* The halves of a head as a dimension of two: x cos + y sin, where y is the other half, of the first one with its sign changed. All of it
+ * is one kernel: the other half is read where it lies, and what is computed lies as the head does. */
 void sglir_compose_rope(sglir_graph *g, const sglir_graph *from, const sglir_node *node, const sglir_id *args,
                         sglir_id *out)
 {
+    static const int8_t map[4] = { 0, 1, 2, 4 }, back[5] = { 0, 1, 2, -1, 3 };
     const sglir_type type = *sglir_type_of(g, args[0]);
-    int64_t half = type.dims[3] / 2;
-    sgl_dtype dtype = sglir_wide_float((sgl_dtype)type.dtype);
+    const int64_t half = type.dims[3] / 2, sides[4] = { 1, 1, 2, 1 }, axes[1] = { 3 };
+    const int64_t halves[5] = { type.dims[0], type.dims[1], type.dims[2], 2, half };
+    const sgl_dtype dtype = sglir_wide_float((sgl_dtype)type.dtype);
     sglir_id places = sglir_cast(g, rope_places(g, args[1], type.dims[1]), dtype);
     sglir_id angles = sglir_mul(g, places, rope_frequencies(g, from, node, dtype, half));
     sglir_id cosine = sglir_unary(g, SGLIR_OP_COS, angles), sine = sglir_unary(g, SGLIR_OP_SIN, angles);
-    if (sglir_attr_int(from, node, "inverse")) sine = sglir_unary(g, SGLIR_OP_NEG, sine);
-    /* Widened and rounded by halves: a kernel takes a part of what it reads, but not of what it computes. */
-    sglir_id low = sglir_slice(g, args[0], 3, 0, half), high = sglir_slice(g, args[0], 3, half, 2 * half);
-    low = sglir_widen(g, low);
-    high = sglir_widen(g, high);
-    /* One emission a statement: C leaves the order of arguments open, and the graph must not depend on the compiler. */
-    sglir_id low_cosine = sglir_mul(g, low, cosine), high_sine = sglir_mul(g, high, sine);
-    sglir_id high_cosine = sglir_mul(g, high, cosine), low_sine = sglir_mul(g, low, sine);
-    sglir_id first = sglir_sub(g, low_cosine, high_sine), second = sglir_add(g, high_cosine, low_sine);
-    first = sglir_cast_like(g, first, args[0]);
-    second = sglir_cast_like(g, second, args[0]);
-    const sglir_id turned[2] = { first, second };
-    const sglir_named axis = SGLIR_I("axis", 3);
-    out[0] = sglir_emit(g, SGLIR_OP_CONCAT, turned, 2, &axis, 1, NULL);
+    /* -1 and 1, or the other way round */
+    const double turn = sglir_attr_int(from, node, "inverse") ? -2 : 2;
+    sglir_id sign = sglir_scale(g, sglir_iota(g, dtype, 2, 4, sides), turn);
+    sign = sglir_sub(g, sign, sglir_constant(g, dtype, turn / 2));
+    sine = sglir_mul(g, sine, sign);
+    const sglir_named flipped = SGLIR_INTS("axes", 1, axes);
+    sglir_id x = sglir_reshape_mapped(g, args[0], 5, halves, map);
+    sglir_id y = sglir_emit(g, SGLIR_OP_FLIP, &x, 1, &flipped, 1, NULL);
+    x = sglir_mul(g, sglir_widen(g, x), cosine);
+    y = sglir_mul(g, sglir_widen(g, y), sine);
+    sglir_id turned = sglir_cast_like(g, sglir_add(g, x, y), args[0]);
+    out[0] = sglir_reshape_mapped(g, turned, 4, type.dims, back);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------ */

@@ -215,6 +215,20 @@ static void transpose_terms(const sglir_terms *terms, const int64_t *order, int 
     }
 }
 
+/* Along these dimensions from the end on: each term of them the other way. */
+static void flip_terms(const sglir_terms *terms, const int64_t *axes, int count, int64_t *offset, sglir_terms *out)
+{
+    *out = *terms;
+    for (int i = 0; i < out->count; i++) {
+        sglir_domain_term *term = &out->data[i];
+        for (int a = 0; a < count; a++) {
+            if (axes[a] != term->dim) continue;
+            *offset += (term->extent - 1) * term->stride;
+            term->stride = -term->stride;
+        }
+    }
+}
+
 static bool move_view(sglir_domain *d, sglir_id id, const sglir_node *node, uint32_t arg)
 {
     const sglir_domain_value from = d->values.data[arg];
@@ -230,6 +244,11 @@ static bool move_view(sglir_domain *d, sglir_id id, const sglir_node *node, uint
     case SGLIR_OP_TRANSPOSE:
         transpose_terms(&terms, sglir_attr_ints(d->g, node, "order", &count), type->rank, &moved);
         break;
+    case SGLIR_OP_FLIP: {
+        const int64_t *axes = sglir_attr_ints(d->g, node, "axes", &count);
+        flip_terms(&terms, axes, count, &offset, &moved);
+        break;
+    }
     case SGLIR_OP_SLICE: {
         uint32_t axis = (uint32_t)sglir_attr_int(d->g, node, "axis");
         fits = sglir_view_slice(&terms, axis, sglir_attr_int(d->g, node, "start"), type->dims[axis],
@@ -257,7 +276,9 @@ static bool move_computed(sglir_domain *d, sglir_id id, const sglir_node *node, 
         transpose_terms(&terms, sglir_attr_ints(d->g, node, "order", &count), type->rank, &moved);
         break;
     case SGLIR_OP_RESHAPE: fits = sglir_domain_regroup(d, arg, type->rank, type->dims, &moved); break;
-    default: return sglir_domain_refuse(d, id, "it takes a part of something that is computed in the same kernel");
+    default:
+        return sglir_domain_refuse(
+            d, id, "it takes a part of something, or turns it round, that is computed in the same kernel");
     }
     if (d->status != SGL_OK) return false;
     if (!fits || moved.full) return sglir_domain_refuse(d, id, "its dimensions do not fit those of the others");
@@ -349,6 +370,7 @@ bool sglir_domain_add(sglir_domain *d, sglir_id id)
     case SGLIR_OP_RESHAPE:
     case SGLIR_OP_BROADCAST:
     case SGLIR_OP_TRANSPOSE:
+    case SGLIR_OP_FLIP:
     case SGLIR_OP_SLICE: return add_movement(d, id, node);
     default: return sglir_domain_refuse(d, id, "no kernel holds this op");
     }

@@ -73,6 +73,7 @@ bool sglir_op_is_free(sglir_op op)
     case SGLIR_OP_BROADCAST:
     case SGLIR_OP_TRANSPOSE:
     case SGLIR_OP_SLICE:
+    case SGLIR_OP_FLIP:
     case SGLIR_OP_PACK: return true;
     default: return false;
     }
