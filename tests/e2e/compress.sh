@@ -24,6 +24,14 @@ for codec in bf16:0.5:1 int8:0.3125:2; do
     done
 done
 
+# Of what tp splits too, each half is one exchange over dp: nothing is gathered over tp to be cut elsewhere.
+run 0 plan "$ROOT/examples/gpt2.lua" --set bytes=true --set layers=2 --set dim=64 --set heads=4 --mesh dp=2,tp=2 --set plan.compress=int8
+grep -q 'all_to_all_each *over dp .* 2 times' out && grep -q 'all_gather_each *over dp .* 2 times' out &&
+    [ "$(grep -c 'all_gather\|all_to_all' out)" -eq 2 ] || fail "gradients that tp splits are exchanged otherwise"
+# Sums over other axes are paid together before.
+run 0 plan "$LLAMA" --mesh dp=2,cp=2 --set plan.compress=int8
+grep -q 'all_reduce *over cp .* 1 times' out || fail "sums over cp are not merged"
+
 run 1 plan "$LLAMA" --mesh dp=2 --set plan.compress=int7
 says err "plan: compress: there is no codec 'int7' for '*'; did you mean 'int8'?"
 refused() {

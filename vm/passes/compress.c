@@ -27,7 +27,8 @@ typedef struct pending {
 
 typedef struct compressor compressor;
 
-/* One gradient on its way. A view is [ranks, rows..., blocks, block]. */
+/* One gradient on its way. A view is [ranks, rows..., blocks, block]; rows, or blocks, that other axes split may stand there as
+ * two dimensions: the ranks along these axes, and what each of them has. */
 typedef struct gradient {
     compressor *c;
     sglir_graph *to;
@@ -37,6 +38,8 @@ typedef struct gradient {
     int64_t dims[SGL_MAX_RANK];    /* of the gradient */
     int64_t length, blocks, block; /* what is not rows: elements, and how they are cut */
     int part;                      /* dimension of the view along which ranks have their parts */
+    int two;                       /* dimension, of rows and blocks, that stands there as two; -1: none */
+    int64_t apart;                 /* the extent of the first one */
     bool stays;                    /* in parts, over the axes that `states` has */
     int8_t states[SGLIR_AXIS_COUNT];
     const char *name;              /* of its parameter */
@@ -81,21 +84,41 @@ static void cut_blocks(gradient *w, const int8_t at[SGLIR_AXIS_COUNT])
                                                         : (w->length + w->block - 1) / (w->block ? w->block : 1);
 }
 
-static int64_t view_extent(const gradient *w, int dim) { return dim <= w->kept ? w->dims[dim - 1] : w->blocks; }
+static int64_t extent_of(const gradient *w, int dim) { return dim < w->kept ? w->dims[dim] : w->blocks; }
 
-/* Ranks have their parts along a row that no other axis splits, an even and long one; else along blocks. */
+/* Ranks along the other axes that split a dimension of rows, or blocks. */
+static int64_t split_by(const gradient *w, const int8_t at[SGLIR_AXIS_COUNT], int dim)
+{
+    int64_t ranks = 1;
+    for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
+        if (!(w->c->axes & SGLPLAN_AXIS(axis)) && at[axis] == dim) ranks *= w->c->context->plan->mesh[axis];
+    return ranks;
+}
+
+/* Whether each of them has as many: of blocks, that none is padded. */
+static bool comes_apart(const gradient *w, int dim, int64_t ranks)
+{
+    const bool room = w->kept + 4 <= SGL_MAX_RANK, whole = dim < w->kept || w->blocks * w->block == w->length;
+    return room && whole && extent_of(w, dim) % ranks == 0;
+}
+
+/* Ranks have their parts along a row that no other axis splits, an even and long one; if there is none, along what each
+ * rank of other axes has of one; else along blocks. */
 static void choose_part(gradient *w, const int8_t at[SGLIR_AXIS_COUNT])
 {
     int64_t best = -1;
     w->part = w->kept + 1;
-    for (int dim = 1; dim <= w->kept + 1; dim++) {
-        bool split = false;
-        for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++)
-            split = split || (!(w->c->axes & SGLPLAN_AXIS(axis)) && at[axis] == dim - 1);
-        const int64_t extent = view_extent(w, dim), even = extent % w->c->ranks == 0;
-        if (split || extent + even * INT32_MAX <= best) continue;
-        best = extent + even * INT32_MAX;
-        w->part = dim;
+    w->two = -1;
+    for (int two = 0; two < 2 && best < INT32_MAX; two++) {
+        for (int dim = 0; dim <= w->kept; dim++) {
+            const int64_t ranks = split_by(w, at, dim), extent = extent_of(w, dim) / ranks;
+            const int64_t worth = extent + (extent % w->c->ranks == 0) * (int64_t)INT32_MAX;
+            if ((ranks > 1) != two || (two && !comes_apart(w, dim, ranks)) || worth <= best) continue;
+            best = worth;
+            w->part = dim + 1 + two;
+            w->two = two ? dim : -1;
+            w->apart = ranks;
+        }
     }
 }
 
@@ -109,6 +132,7 @@ static void follow_states(gradient *w, const sglplan *plan, const char *name)
         if (!here || w->states[axis] >= w->kept) w->states[axis] = -1;
         if (w->states[axis] < 0) continue;
         w->part = w->states[axis] + 1;
+        w->two = -1;
         w->stays = true;
     }
 }
@@ -119,16 +143,20 @@ static int view_dims(const gradient *w, int64_t lead, int64_t *dims)
 {
     int rank = 0;
     if (lead) dims[rank++] = lead;
-    for (int i = 0; i < w->kept; i++) dims[rank++] = w->dims[i];
-    dims[rank++] = w->blocks;
+    for (int i = 0; i <= w->kept; i++) {
+        if (i == w->two) dims[rank++] = w->apart;
+        dims[rank++] = extent_of(w, i) / (i == w->two ? w->apart : 1);
+    }
     dims[rank++] = w->block;
     return rank;
 }
 
 static int flat_dims(const gradient *w, int64_t lead, int64_t *dims)
 {
-    const int rank = view_dims(w, lead, dims) - 1;
-    dims[rank - 1] = w->length;
+    int rank = 0;
+    if (lead) dims[rank++] = lead;
+    for (int i = 0; i < w->kept; i++) dims[rank++] = w->dims[i];
+    dims[rank++] = w->length;
     return rank;
 }
 
