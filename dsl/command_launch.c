@@ -3,7 +3,9 @@
  * Comes in: argv. Goes out: the exit code of the job. Odd invariant: mpirun is a child of its own process group and not this
  * process itself, because at Ctrl-C and SIGTERM mpirun gives its ranks two seconds to live. Those signals come here, and go
  * on as SIGUSR1, which mpirun hands to every rank, so that these end in order, however long they save; the third ends mpirun.
- * What ranks tell goes through here as well: where one was killed and none has told of it, this process does. */
+ * What ranks tell goes through here as well: where one was killed and none has told of it, this process does. mpirun has been
+ * seen to wait for itself, for ever, when its ranks had ended (in PMIx_server_finalize, on a busy machine): it is ended then. */
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -53,6 +55,56 @@ static void become(const char *const *words, const sigset_t *mask, pid_t parent,
 }
 
 /* ---- this process ------------------------------------------------------------------------------------------------------ */
+
+/* ---- an mpirun that does not end ---------------------------------------------------------------------------------------- */
+
+enum { ALONE_SECONDS = 10 }; /* that mpirun may take for its own end, once no rank is left */
+
+typedef struct watched {
+    pid_t mpirun;
+    bool had_ranks, is_ended;
+    int alone; /* seconds without a rank */
+} watched;
+
+/* Whether the process has children; false where the system does not tell. */
+static bool has_children(pid_t process, bool *any)
+{
+    char path[320];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)process);
+    DIR *tasks = opendir(path);
+    bool known = false;
+    *any = false;
+    if (!tasks) return false;
+    for (const struct dirent *at = readdir(tasks); at; at = readdir(tasks)) {
+        snprintf(path, sizeof path, "/proc/%d/task/%.200s/children", (int)process, at->d_name);
+        FILE *children = at->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (!children) continue;
+        known = true;
+        *any = *any || fgetc(children) != EOF;
+        fclose(children);
+    }
+    closedir(tasks);
+    return known;
+}
+
+static void look_at(void *user)
+{
+    watched *w = user;
+    bool any;
+    if (w->is_ended || !has_children(w->mpirun, &any)) return;
+    w->had_ranks = w->had_ranks || any;
+    w->alone = any || !w->had_ranks ? 0 : w->alone + 1;
+    if (w->alone < ALONE_SECONDS) return;
+    w->is_ended = true;
+    kill(w->mpirun, SIGKILL);
+}
+
+static void tell_of_mpirun(void)
+{
+    fprintf(stderr,
+            "sgl: --nproc: mpirun did not end within %d s of its ranks, and was ended: how they ended is not known\n",
+            ALONE_SECONDS);
+}
 
 /* What a killed rank cannot say, and the others have had no time to: mpirun ends them as soon as it sees it.
  * False: that is not how it ended. */
@@ -107,13 +159,15 @@ static int stand_for(const char *const *words)
     sigaction(SIGUSR1, &action, NULL);
     sigprocmask(SIG_SETMASK, &mask, NULL);
     command_relay relay = { .to = STDERR_FILENO };
-    command_relay_run(&relay, told[0]);
+    watched mpirun = { .mpirun = child };
+    command_relay_run(&relay, told[0], look_at, &mpirun);
     close(told[0]);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR) return COMMAND_FAILED;
     launcher = 0;
-    command_relay_end(&relay, relay.told || (count == 0 && tell_of_signal(status)));
-    return exit_code(status);
+    if (mpirun.is_ended && !relay.told) tell_of_mpirun();
+    command_relay_end(&relay, relay.told || mpirun.is_ended || (count == 0 && tell_of_signal(status)));
+    return mpirun.is_ended ? COMMAND_FAILED : exit_code(status);
 }
 
 static bool has_option(const command *c, const char *name)

@@ -8,8 +8,10 @@
  * until the end, and dropped if the failure was told by then. Odd invariant: nothing else is held or dropped: with another
  * errno (EPERM: the system forbids such reads) the line is a cause, and goes through at once. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dsl/command_relay.h"
@@ -81,10 +83,18 @@ static void take(command_relay *r, char c)
     if (r->passes) put(r, &c, 1);
 }
 
-void command_relay_run(command_relay *r, int from)
+void command_relay_run(command_relay *r, int from, void (*look)(void *user), void *user)
 {
     char text[4096];
+    time_t looked = time(NULL);
     for (;;) {
+        struct pollfd at = { .fd = from, .events = POLLIN };
+        const int ready = poll(&at, 1, 1000);
+        if (time(NULL) != looked) {
+            looked = time(NULL);
+            look(user);
+        }
+        if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
         const ssize_t bytes = read(from, text, sizeof text);
         if (bytes < 0 && errno == EINTR) continue;
         if (bytes <= 0) break;

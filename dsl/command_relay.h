@@ -17,8 +17,8 @@ typedef struct command_relay {
     size_t out_used;
 } command_relay;
 
-/* Hands on what comes from `from` until that ends; r is zero but for `to`. */
-void command_relay_run(command_relay *r, int from);
+/* Hands on what comes from `from` until that ends; r is zero but for `to`. Each second `look` is called. */
+void command_relay_run(command_relay *r, int from, void (*look)(void *user), void *user);
 /* Once it is known whether the failure was told, by a rank or by whoever stands for them: where not, hands on what was held. */
 void command_relay_end(command_relay *r, bool told);
 

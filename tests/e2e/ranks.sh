@@ -78,6 +78,21 @@ stand_in 137 '[a:77] Re' ... 'ad -1, expected 240808, errno = 3\n\n' "$forbidden
 [ "$(wc -l <err)" -eq 4 ] || fail "not four lines"
 heard '\n' "$forbidden" '[a:77] Read -1, expected 8, errno = 3, more\n' '[b' "$(sed -n '4s/^\[b//p' err)\n"
 says err 'a rank was ended by signal 9'
+# A launcher that does not end, though its ranks have, is ended; whether one has told why decides what is said.
+cat >stand_in/mpirun <<END
+#!/bin/sh
+[ ! -f tells ] || echo 'sgl: rank 0 has told' >&2
+sleep 1.5
+read -r nothing <never
+END
+mkfifo never
+for wanted in 'mpirun did not end within 10 s of its ranks' 'rank 0 has told'; do
+    status=0
+    PATH="$SCRATCH/stand_in:$PATH" timeout -k 5 60 "$SGL" train "$LLAMA" --nproc 2 >out 2>err </dev/null || status=$?
+    [ "$status" -eq 1 ] && [ "$(wc -l <err)" -eq 1 ] || fail "status $status"
+    says err "$wanted"
+    touch tells
+done
 long=$(printf '%0300d' 7)
 stand_in 1 "[$long\n" "$long\n" 'no end'
 heard "[$long\n" "$long\n" 'no end'
