@@ -1,12 +1,17 @@
 /* ranks.c -- one rank of a job under mpirun: what the tests of the transport run, and how they make it fail.
  *
  * In: TIMEOUT_S WORK [ARGUMENT...]. Out: status 0; or 1 after "sgl: MESSAGE" on stderr of the rank that tells it, and a
- * line "rank R failed after S s" on stdout of each; 2 for wrong numbers. Work: `kinds` (each kind, dtype, uneven
+ * line "rank R failed after S s, late by L s" on stdout of each; 2 for wrong numbers. Work: `kinds` (each kind, dtype, uneven
  * counts), `storm SEED STEPS`, `steps FAULT RANK` (50 ms of work, an exchange, and so on; at step 5 that rank is
  * killed, stops, sleeps, calls another exchange, says that it fails, or ends), `busy SECONDS`, `large`, `hold` (until
  * SIGTERM, as a command is stopped), `twice`; and `launch N` in place of TIMEOUT_S and WORK becomes N ranks of what
- * follows. Odd invariant: a failed rank goes through close to its end, as a command does: it calls no _exit. */
+ * follows. L is what a thread that does nothing but sleep came too late: on a busy machine a rank waits for its turn, and
+ * bounds are for what is left. A rank that has failed ends when all others that will fail have said so, since mpirun ends
+ * the others at once where a second rank ends. Odd invariant: a failed rank goes through close to its end, as a command
+ * does: it calls no _exit. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +40,25 @@ static void sleep_s(double s)
     struct timespec t = { .tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9) };
     while (nanosleep(&t, &t) != 0 && !terminated) continue;
 }
+
+/* ---- how late the machine lets a rank be -------------------------------------------------------------------------- */
+
+static _Atomic int64_t late_ns;
+
+static void *count_lateness(void *unused)
+{
+    const int64_t nap_ns = 10000000;
+    for (int64_t before = sglcore_now_ns();;) {
+        const struct timespec nap = { .tv_nsec = nap_ns };
+        nanosleep(&nap, NULL);
+        const int64_t now = sglcore_now_ns();
+        atomic_fetch_add(&late_ns, now - before - nap_ns);
+        before = now;
+    }
+    return unused;
+}
+
+/* ---- work ---------------------------------------------------------------------------------------------------------- */
 
 static sgl_status exchange(const sglexec_exchange *x)
 {
@@ -85,6 +109,7 @@ static sgl_status run_steps(const char *fault, int at_fault, double timeout_s)
     enum { COUNT = 100000 };
     static float grads[COUNT];
     const int rank = ops->rank(comm);
+    signal(SIGTERM, SIG_IGN); /* which mpirun sends before each has had its turn to say that it failed */
     for (int step = 0; step < 20; step++) {
         sleep_s(0.01);
         if (step == 5 && rank == at_fault) SGLCORE_TRY(do_fault(fault, timeout_s));
@@ -194,6 +219,45 @@ static sgl_status work(int argc, char **argv, double timeout_s, const char **fau
     return SGL_OK;
 }
 
+/* ---- the end of a rank that has failed ------------------------------------------------------------------------------ */
+
+/* Ranks that come back with an error where something is done to one of them; 0: nothing is. */
+static int failing(int argc, char **argv)
+{
+    static const char *const alone[] = { "kill", "stop", "delay", "end" };
+    const bool holds = strcmp(argv[2], "hold") == 0;
+    const int size = ops->size(comm), at = holds ? 3 : 4;
+    if (argc <= at || (!holds && strcmp(argv[2], "steps") != 0) || atoi(argv[at]) >= size) return 0;
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++)
+        if (holds || strcmp(argv[3], alone[i]) == 0) return size - 1;
+    return size;
+}
+
+/* Leaves a file for the others, and waits for theirs: 10 s, since one that is stuck is what a test is to find. */
+static void wait_for_others(int argc, char **argv)
+{
+    const double until = now_s() + 10;
+    const int all = failing(argc, argv);
+    char name[32];
+    snprintf(name, sizeof name, "failed.%d", ops->rank(comm));
+    FILE *file = fopen(name, "w");
+    if (file) fclose(file);
+    for (int there = 0; there < all && now_s() < until; sleep_s(0.01)) {
+        there = 0;
+        for (int r = 0; r < ops->size(comm); r++) {
+            snprintf(name, sizeof name, "failed.%d", r);
+            there += access(name, F_OK) == 0;
+        }
+    }
+}
+
+static void tell(const char *message, int rank, double after_s)
+{
+    printf("rank %d failed after %.2f s, late by %.2f s\n", rank, after_s, (double)atomic_load(&late_ns) / 1e9);
+    if (ops->tells(comm)) fprintf(stderr, "sgl: %s\n", message);
+    fflush(stdout);
+}
+
 static int launch(int argc, char **argv)
 {
     const char **line;
@@ -212,6 +276,8 @@ int main(int argc, char **argv)
     const char *fault = NULL;
     sglcore_env_init(&env, NULL, NULL, NULL, NULL);
     if (strcmp(argv[1], "launch") == 0) return launch(argc, argv);
+    pthread_t counter;
+    if (pthread_create(&counter, NULL, count_lateness, NULL) != 0 || pthread_detach(counter) != 0) return 2;
     if (sglwire_net(&env, &options) != SGL_OK || sglwire_transport_find(&env, "", &ops) != SGL_OK ||
         ops->open(&env, &options, &comm) != SGL_OK) {
         fprintf(stderr, "sgl: %s\n", env.message);
@@ -221,9 +287,8 @@ int main(int argc, char **argv)
     const int rank = ops->rank(comm);
     const sgl_status status = work(argc, argv, timeout_s, &fault);
     if (status != SGL_OK) {
-        printf("rank %d failed after %.2f s\n", rank, now_s() - since);
-        if (ops->tells(comm)) fprintf(stderr, "sgl: %s\n", env.message);
-        fflush(stdout);
+        tell(env.message, rank, now_s() - since);
+        wait_for_others(argc, argv);
     }
     ops->close(comm);
     if (env.bytes_in_use != 0) fault = "memory is left";
