@@ -229,6 +229,10 @@ static void test_what_crosses(void **state)
         const int neighbours = rank == 1 ? 2 : 1, tied = rank == 1 ? 0 : 1;
         assert_int_equal(wide(made, SGLIR_OP_SEND), neighbours * 4 + tied);
         assert_int_equal(wide(made, SGLIR_OP_RECEIVE), neighbours * 4 + tied);
+        const sglir_id tokens = sglir_input_find(made, "tokens");
+        const int64_t home = sglir_home_of(made, sglir_value_at(made, tokens)->node);
+        assert_int_equal(home, rank == 0 ? SGLIR_HOME_ALL : 0); /* which the first stage alone reads */
+        assert_int_equal(sglir_elements(sglir_type_of(made, tokens)) == 0, rank != 0);
         sglir_graph_free(made);
     }
     sglir_graph_free(g);

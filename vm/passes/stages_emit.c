@@ -97,9 +97,10 @@ static void visit_input(emitter *e, sglir_id id)
     const uint64_t wanted = e->wanted[input->out_first];
     const bool is_feed = sglir_attr_int(e->from, input, "role") == SGL_FEED;
     const bool here = stage >= 0 ? stage == e->here : !is_feed || (wanted >> e->here & 1) != 0;
-    const int64_t home = stage >= 0 ? stage : SGLIR_HOME_ALL;
+    int64_t home = stage >= 0 ? stage : SGLIR_HOME_ALL;
     if (e->marks || (is_feed && wanted == 0)) return;
     if (e->map[input->out_first] == SGLIR_NONE && !here && sglir_type_of(e->from, input->out_first)->rank > 0) {
+        for (int s = 0; is_feed && home < 0; s++) home = wanted >> s & 1 ? s : home; /* the first stage that reads it */
         emit_empty(e, input, home);
         hand_results(e, id, 0);
         return;

@@ -20,9 +20,10 @@ static int64_t bytes_of(const sglexec_operand *operand, const int64_t *dims)
 static sgl_status lay_feed(sgl_program *program, sglexec_port *port, const char *name, const sglir_type *whole)
 {
     sglcore_env *env = &program->session->vm->env;
-    const sglir_type *placed = sglir_type_of(program->placed, sglir_input_find(program->placed, name));
+    const sglir_id input = sglir_input_find(program->placed, name);
+    const sglir_type *placed = sglir_type_of(program->placed, input);
     bool split = false;
-    if (sglir_elements(placed) == 0 && placed->rank == whole->rank) { /* another stage's */
+    if (sglir_home_of(program->placed, sglir_value_at(program->placed, input)->node) >= 0) { /* other stages read it */
         memcpy(port->whole, whole->dims, sizeof port->whole);
         return SGL_OK;
     }
