@@ -124,6 +124,15 @@ done
 run 0 plan "$LLAMA" --mesh dp=2,pp=2 --set plan.schedule=1f1b
 [ ! -s err ] || fail "it warns of stages"
 
+# Blocks that go round a ring are sent whole: of 4 layers, keys and values once forward, and twice backward, 256 KiB each.
+run 0 plan "$LLAMA" --mesh cp=2 --set plan.attention=ring
+says out 'ring_shift           over cp                2 ranks       24 times            6,291,456'
+# Small sums go together, after parts that were handed out, and of numbers that a mixture of experts tells.
+run 0 plan "$LLAMA" --mesh dp=2,fsdp=2
+grep -q 'all_reduce  *over dp  .* 2 times  *3,281,408$' out || fail "sums of parts over dp go one by one"
+run 0 plan "$ROOT/examples/moe.lua" --mesh dp=4
+[ "$(awk '$1 == "all_reduce" { print $6 }' out)" -lt 12 ] || fail "numbers that are told go one by one"
+
 # Stages of a pipeline: every schedule comes to its end on paper; one of more chunks hands over more often.
 FOUR="--mesh pp=2 --set layers=4 --set plan.micro=4 --rank 0"
 for schedule in gpipe 1f1b interleaved zero-bubble; do

@@ -42,7 +42,8 @@ static int64_t sent_by(const sglexec_program *p, const sglexec_instruction *i, i
     const sglexec_operand *first = &p->operands.data[i->operand_first + (gathers ? i->arg_count : 0)];
     int64_t bytes = 0;
     if (i->op == SGLIR_OP_RECEIVE) return 0;
-    if (i->op == SGLIR_OP_SEND) return bytes_of(&p->operands.data[i->operand_first]);
+    if (i->op == SGLIR_OP_SEND || (i->op == SGLIR_OP_RING_SHIFT && ranks > 1))
+        return bytes_of(&p->operands.data[i->operand_first]);
     const bool twice = i->op == SGLIR_OP_ALL_REDUCE || i->op == SGLIR_OP_ALL_MAX;
     for (uint32_t m = 0; m < i->arg_count; m++) bytes += bytes_of(first + m);
     return (int64_t)((double)bytes * (twice ? 2 : 1) * (double)(ranks - 1) / (double)ranks + 0.5);
