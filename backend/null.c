@@ -68,7 +68,7 @@ static sgl_status null_prepare(sglexec_device *device, const sglexec_program *pr
 
 static void null_release(sglexec_device *device, void *prepared) { (void)device, (void)prepared; }
 
-static sgl_status null_launch(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5])
+static sgl_status null_launch(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[SGLIR_SPACES])
 {
     (void)device, (void)prepared, (void)index, (void)spaces;
     return SGL_OK;

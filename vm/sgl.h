@@ -419,6 +419,7 @@ SGL_API sgl_status sgl_foresee(sgl_session *session, const sgl_graph *graph, con
  * The program as JSON; a number of bytes or an offset is a whole number, `flops` and `bytes` of an instruction, the
  * arithmetic and the traffic of one launch, may be fractions:
  *   { "program": NAME, "arena_bytes": N, "arena_lower_bound": N, "state_bytes": N, "io_bytes": N, "const_bytes": N,
+ *     "host_bytes": N, "away_bytes": N,          in memory of the host: of a step, and states kept there
  *     "feeds": [PORT...], "fetches": [PORT...], "states": [PORT...],
  *     "instructions": [INSTRUCTION...],          in the order in which they run, the body of a loop behind the loop
  *     "kernels": [TEXT...] }                     the description of kernel 0, 1, ..., one line a step
@@ -426,12 +427,13 @@ SGL_API sgl_status sgl_foresee(sgl_session *session, const sgl_graph *graph, con
  *     "kernel": index into "kernels" or null, "arguments": [OPERAND...], "results": [OPERAND...],
  *     "work": { "offset": N, "bytes": N } or null, "flops": X, "bytes": X,
  *     "file": NAME, "line": N, "scope": PATH, "pass": NAME }     the origin: "" and 0 where there is none
- *   OPERAND = { "type": "f32[4,8]", "space": "arena", "state", "io" or "const", "offset": N, "bytes": N }
+ *   OPERAND = { "type": "f32[4,8]", "space": "arena", "state", "io", "const", "host" or "away", "offset": N, "bytes": N }
  *   PORT = { "name": NAME, "type", "space", "offset", "bytes" as above }
  * The plan as JSON; bytes sent are those of this rank in one step, by the formula of each op (docs/transport.md), a mean over the
  * ranks of a group where parts are uneven:
  *   { "program": NAME, "rank": N, "ranks": N, "mesh": { "dp": N, ... }, "parameter_bytes": N, "optimizer_bytes": N, "cache_bytes": N,
  *     "state_bytes": all three as they lie in sections, "arena_bytes": N, "io_bytes": N, "const_bytes": N,
+ *     "host_bytes": N, "away_bytes": N,
  *     "feeds": [{ "name": NAME, "part": TYPE, "whole": TYPE, "at": [N...] }...],
  *     "exchanges": [{ "op": NAME, "axes": "dp+fsdp", "ranks": N, "count": in one step, "bytes_sent": N }...] } */
 SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format,

@@ -113,6 +113,7 @@ sgl_status sglcpu_prepare_concat(sglcpu_prepare *p, const sglexec_instruction *i
 sgl_status sglcpu_prepare_pad(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
 sgl_status sglcpu_prepare_pack(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
 sgl_status sglcpu_prepare_unpack(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
+sgl_status sglcpu_prepare_arrived(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
 sgl_status sglcpu_prepare_copy(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
 sgl_status sglcpu_prepare_dynamic(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command);
 sgl_status sglcpu_prepare_gather(sglcpu_prepare *p, const sglexec_instruction *i,

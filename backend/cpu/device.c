@@ -151,7 +151,10 @@ static sglcpu_prepare_fn family_of(sglir_op op)
     case SGLIR_OP_PAD: return sglcpu_prepare_pad;
     case SGLIR_OP_PACK: return sglcpu_prepare_pack;
     case SGLIR_OP_UNPACK: return sglcpu_prepare_unpack;
+    case SGLIR_OP_OFFLOAD:
+    case SGLIR_OP_PREFETCH:
     case SGLIR_OP_COPY: return sglcpu_prepare_copy;
+    case SGLIR_OP_ARRIVED: return sglcpu_prepare_arrived;
     case SGLIR_OP_DYNAMIC_SLICE:
     case SGLIR_OP_DYNAMIC_UPDATE: return sglcpu_prepare_dynamic;
     case SGLIR_OP_GATHER: return sglcpu_prepare_gather;
@@ -263,7 +266,7 @@ static sgl_status cpu_prepare(sglexec_device *device, const sglexec_program *pro
     return SGL_OK;
 }
 
-static sgl_status cpu_launch(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5])
+static sgl_status cpu_launch(sglexec_device *device, void *handle, uint32_t index, void *const spaces[SGLIR_SPACES])
 {
     const prepared *ready = handle;
     const sglcpu_command *command = &ready->commands[index];

@@ -197,6 +197,16 @@ sgl_status sglcpu_prepare_pack(sglcpu_prepare *p, const sglexec_instruction *i, 
     return SGL_OK;
 }
 
+static void run_nothing(const sglcpu_launch *launch, const void *plan) { (void)launch, (void)plan; }
+
+/* A move has ended when its launch returns. */
+sgl_status sglcpu_prepare_arrived(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command)
+{
+    (void)p, (void)i;
+    *command = (sglcpu_command){ .run = run_nothing };
+    return SGL_OK;
+}
+
 sgl_status sglcpu_prepare_unpack(sglcpu_prepare *p, const sglexec_instruction *i, sglcpu_command *command)
 {
     copies *c = new_copies(p, i->result_count);

@@ -21,7 +21,8 @@ struct sglexec_device {
     const sglcuda_driver *driver; /* opened once in a process, and kept */
     CUdevice device;
     CUcontext context;                 /* the primary one, retained */
-    CUstream stream;                   /* on which everything is launched, in order */
+    CUstream stream;                   /* on which everything is launched, in order; but for moves (moves.c): */
+    CUstream out, in;                  /* to the host's memory, and from there */
     struct sglcuda_builtins *builtins; /* builtin.c: kernels/<name>.cu */
     struct sglcuda_staging *staging;   /* memory.c: pinned, for what is written */
     int number, count;                 /* which of the GPUs that there are */
@@ -81,6 +82,7 @@ typedef struct sglcuda_prepare {
     sglexec_device *device;
     const sglexec_program *program;
     struct sglcuda_sources *sources;        /* compile.c: what is to be compiled for this program */
+    struct sglcuda_move_events **moving;    /* moves.c: what its moves hold */
     const sglexec_instruction *instruction; /* the one that is being prepared */
 } sglcuda_prepare;
 
@@ -171,9 +173,25 @@ sgl_status sglcuda_read(sglexec_device *device, const void *block, int64_t offse
 sgl_status sglcuda_copy(sglexec_device *device, void *to, const void *from, int64_t bytes);
 sgl_status sglcuda_open_staging(sglexec_device *device);
 void sglcuda_close_staging(sglexec_device *device);
+/* Memory of the host that the GPU reaches, pinned. */
+sgl_status sglcuda_alloc_host(sglexec_device *device, int64_t bytes, void **block);
+void sglcuda_free_host(sglexec_device *device, void *block, int64_t bytes);
 /* Lines about the GPU for `sgl doctor`. */
 sgl_status sglcuda_describe(sglexec_device *device, sglcore_text *text);    /* describe.c */
 sgl_status sglcuda_peak_flops(sglexec_device *device, double *flops_per_s); /* peak.c */
+
+/* ---- moves between the GPU's memory and the host's (moves.c) ---- */
+struct sglcuda_move_events; /* of the moves of a program that is prepared */
+sgl_status sglcuda_prepare_move(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+sgl_status sglcuda_prepare_arrived(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
+void sglcuda_free_moves(sglexec_device *device, struct sglcuda_move_events *moving);
+/* Whether the command begins a move that arrives elsewhere than among [first, end), or waits for one that began elsewhere: a row
+ * that is captured ends before it. */
+bool sglcuda_leaves_row(const sglcuda_command *command, uint32_t first, uint32_t end);
+sgl_status sglcuda_open_moves(sglexec_device *device);
+void sglcuda_close_moves(sglexec_device *device);
+/* Waits for all that is under way. */
+sgl_status sglcuda_wait_moves(sglexec_device *device);
 
 /* ---- instructions as a graph (graph.c) ---- */
 struct
@@ -181,8 +199,8 @@ struct
 sgl_status sglcuda_new_graphs(sglcuda_prepare *p, struct sglcuda_graphs **graphs);
 void sglcuda_free_graphs(sglexec_device *device, struct sglcuda_graphs *graphs);
 /* Runs what `launch_all` launches on the device's stream: as a CUDA graph, captured where none is there yet for these spaces. */
-sgl_status sglcuda_replay(sglexec_device *device, struct sglcuda_graphs *graphs, uint32_t first, void *const spaces[5],
-                          sgl_status (*launch_all)(void *context), void *context);
+sgl_status sglcuda_replay(sglexec_device *device, struct sglcuda_graphs *graphs, uint32_t first,
+                          void *const spaces[SGLIR_SPACES], sgl_status (*launch_all)(void *context), void *context);
 
 /* ---- messages ---- */
 /* Puts "file:line: " of an instruction that has a line before the message. (device.c) */

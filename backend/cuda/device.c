@@ -34,6 +34,7 @@ bool sglcuda_rest(sglexec_device *device)
 {
     if (sglcuda_links_stuck(device)) return false;
     if (device->stream) (void)device->driver->cuStreamSynchronize(device->stream);
+    if (device->in) (void)sglcuda_wait_moves(device);
     return true;
 }
 
@@ -87,6 +88,7 @@ static void cuda_close(sglexec_device *device)
         sglcuda_close_cudnn(device);
         sglcuda_close_builtins(device);
         sglcuda_close_staging(device);
+        sglcuda_close_moves(device);
         if (device->stream) (void)driver->cuStreamDestroy(device->stream);
         (void)driver->cuCtxSetCurrent(NULL);
         (void)driver->cuDevicePrimaryCtxRelease(device->device);
@@ -103,6 +105,7 @@ static sgl_status open_context(sglexec_device *device)
     SGLCORE_TRY(sglcuda_enter(device));
     SGLCORE_TRY(
         sglcuda_check(env, driver, driver->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+    SGLCORE_TRY(sglcuda_open_moves(device));
     SGLCORE_TRY(sglcuda_open_staging(device));
     return sglcuda_open_builtins(device);
 }
@@ -183,6 +186,9 @@ static sglcuda_prepare_fn family_of(sglir_op op)
     case SGLIR_OP_PACK: return sglcuda_prepare_pack;
     case SGLIR_OP_UNPACK: return sglcuda_prepare_unpack;
     case SGLIR_OP_COPY: return sglcuda_prepare_copy;
+    case SGLIR_OP_OFFLOAD:
+    case SGLIR_OP_PREFETCH: return sglcuda_prepare_move;
+    case SGLIR_OP_ARRIVED: return sglcuda_prepare_arrived;
     case SGLIR_OP_DYNAMIC_SLICE:
     case SGLIR_OP_DYNAMIC_UPDATE: return sglcuda_prepare_dynamic;
     case SGLIR_OP_GATHER: return sglcuda_prepare_gather;
@@ -220,6 +226,7 @@ typedef struct prepared {
     sglcuda_command *commands;      /* one per instruction; those that replay runs itself stay empty */
     struct sglcuda_sources *sources;
     struct sglcuda_graphs *graphs;
+    struct sglcuda_move_events *moving;
 } prepared;
 
 sgl_status sglcuda_fail_in(sglcore_env *env, sgl_status status, const sglexec_program *program,
@@ -248,6 +255,7 @@ static void cuda_release(sglexec_device *device, void *handle)
     for (int64_t n = 0; rests && ready->commands && n < ready->program->instructions.count; n++)
         sglcuda_release_linked(device, &ready->commands[n]);
     if (rests) sglcuda_free_graphs(device, ready->graphs);
+    if (rests) sglcuda_free_moves(device, ready->moving);
     if (rests) sglcuda_free_sources(ready->sources);
     sglcore_arena_free(&ready->arena);
     sglcore_free(device->env, ready, sizeof *ready);
@@ -260,9 +268,12 @@ static sgl_status prepare_all(sglexec_device *device, const sglexec_program *pro
     SGLCORE_TRY(sglcuda_new_sources(device, &ready->sources));
     ready->commands = sglcore_arena_alloc(&ready->arena, (size_t)(count + 1) * sizeof *ready->commands);
     if (!ready->commands) return SGL_OUT_OF_MEMORY;
-    sglcuda_prepare p = {
-        .env = device->env, .arena = &ready->arena, .device = device, .program = program, .sources = ready->sources
-    };
+    sglcuda_prepare p = { .env = device->env,
+                          .arena = &ready->arena,
+                          .device = device,
+                          .program = program,
+                          .sources = ready->sources,
+                          .moving = &ready->moving };
     for (int64_t n = 0; n < count; n++) {
         const sglexec_instruction *i = &program->instructions.data[n];
         if (!sglexec_is_control(i) && !sglexec_is_exchange(i))
@@ -311,7 +322,7 @@ sgl_status sglcuda_route(sglexec_device *device, void *handle, const sglexec_lin
     return SGL_OK;
 }
 
-static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5])
+static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t index, void *const spaces[SGLIR_SPACES])
 {
     const prepared *ready = handle;
     const sglcuda_command *command = &ready->commands[index];
@@ -327,8 +338,8 @@ static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t ind
 }
 
 /* Between two events of the stream. */
-static sgl_status measure_between(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5],
-                                  const CUevent events[2], int64_t *ns)
+static sgl_status measure_between(sglexec_device *device, void *handle, uint32_t index,
+                                  void *const spaces[SGLIR_SPACES], const CUevent events[2], int64_t *ns)
 {
     const sglcuda_driver *driver = device->driver;
     float ms = 0;
@@ -341,7 +352,8 @@ static sgl_status measure_between(sglexec_device *device, void *handle, uint32_t
     return SGL_OK;
 }
 
-static sgl_status cuda_measure(sglexec_device *device, void *handle, uint32_t index, void *const spaces[5], int64_t *ns)
+static sgl_status cuda_measure(sglexec_device *device, void *handle, uint32_t index, void *const spaces[SGLIR_SPACES],
+                               int64_t *ns)
 {
     const sglcuda_driver *driver = device->driver;
     CUevent events[2] = { NULL, NULL };
@@ -371,19 +383,31 @@ static sgl_status launch_row(void *context)
     return sglcuda_links_join(r->device); /* a CUDA graph ends whole */
 }
 
-static sgl_status cuda_run(sglexec_device *device, void *handle, uint32_t first, uint32_t count, void *const spaces[5])
+static sgl_status cuda_run(sglexec_device *device, void *handle, uint32_t first, uint32_t count,
+                           void *const spaces[SGLIR_SPACES])
 {
     const prepared *ready = handle;
     row r = { .device = device, .prepared = handle, .first = first, .count = count, .spaces = spaces };
     if (device->waits) return launch_row(&r);
     SGLCORE_TRY(sglcuda_links_check(device));
     SGLCORE_TRY(sglcuda_enter(device));
-    return sglcuda_replay(device, ready->graphs, first, spaces, launch_row, &r);
+    for (uint32_t n = first; n < first + count; n = r.first + r.count) {
+        r.first = n;
+        r.count = 0;
+        while (n + r.count < first + count && !sglcuda_leaves_row(&ready->commands[n + r.count], first, first + count))
+            r.count++;
+        if (r.count > 0)
+            SGLCORE_TRY(sglcuda_replay(device, ready->graphs, n, spaces, launch_row, &r));
+        else
+            SGLCORE_TRY(cuda_launch(device, handle, r.first + r.count++, spaces));
+    }
+    return SGL_OK;
 }
 
 static sgl_status cuda_finish(sglexec_device *device)
 {
     SGLCORE_TRY(sglcuda_enter(device));
+    SGLCORE_TRY(sglcuda_wait_moves(device));
     return sglcuda_wait(device);
 }
 
@@ -402,6 +426,8 @@ const sglexec_device_ops sglcuda_ops = {
     .room = sglcuda_room,
     .alloc = sglcuda_alloc,
     .free = sglcuda_free,
+    .alloc_host = sglcuda_alloc_host,
+    .free_host = sglcuda_free_host,
     .write = sglcuda_write,
     .read = sglcuda_read,
     .copy = sglcuda_copy,

@@ -9,8 +9,8 @@
 #include "core/knob.h"
 
 typedef struct captured {
-    CUgraphExec graph; /* NULL: not yet */
-    void *spaces[5];   /* it was captured with */
+    CUgraphExec graph;          /* NULL: not yet */
+    void *spaces[SGLIR_SPACES]; /* it was captured with */
 } captured;
 
 struct sglcuda_graphs {
@@ -52,7 +52,7 @@ static sgl_status capture(sglexec_device *device, sgl_status (*launch_all)(void 
     return launched != SGL_OK ? launched : sglcuda_check(device->env, driver, ended, "ending a CUDA graph");
 }
 
-static sgl_status make(sglexec_device *device, captured *row, void *const spaces[5],
+static sgl_status make(sglexec_device *device, captured *row, void *const spaces[SGLIR_SPACES],
                        sgl_status (*launch_all)(void *context), void *context)
 {
     const sglcuda_driver *driver = device->driver;
@@ -68,8 +68,8 @@ static sgl_status make(sglexec_device *device, captured *row, void *const spaces
     return status;
 }
 
-sgl_status sglcuda_replay(sglexec_device *device, struct sglcuda_graphs *graphs, uint32_t first, void *const spaces[5],
-                          sgl_status (*launch_all)(void *context), void *context)
+sgl_status sglcuda_replay(sglexec_device *device, struct sglcuda_graphs *graphs, uint32_t first,
+                          void *const spaces[SGLIR_SPACES], sgl_status (*launch_all)(void *context), void *context)
 {
     if (!graphs) return launch_all(context);
     captured *row = &graphs->rows[first];

@@ -36,6 +36,7 @@
     X(cuMemcpyDtoH)                                                                                                    \
     X(cuMemcpyDtoHAsync)                                                                                               \
     X(cuMemcpyDtoDAsync)                                                                                               \
+    X(cuMemcpyAsync)                                                                                                   \
     X(cuMemsetD8Async)                                                                                                 \
     X(cuStreamCreate)                                                                                                  \
     X(cuStreamCreateWithPriority)                                                                                      \

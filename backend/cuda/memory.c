@@ -79,10 +79,38 @@ void sglcuda_free(sglexec_device *device, void *block, int64_t bytes)
     (void)device->driver->cuMemFree((CUdeviceptr)(uintptr_t)block);
 }
 
+sgl_status sglcuda_alloc_host(sglexec_device *device, int64_t bytes, void **block)
+{
+    const sglcuda_driver *driver = device->driver;
+    *block = NULL;
+    SGLCORE_TRY(sglcuda_enter(device));
+    if (bytes == 0) bytes = 1;
+    const CUresult result =
+        driver->cuMemHostAlloc(block, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return sglcore_fail(
+            device->env, SGL_OUT_OF_MEMORY,
+            "device cuda: %.2f GiB of the host's memory are wanted for what the plan offloads, pinned, and are "
+            "not to be had; offload less (plan.offload)",
+            (double)bytes / 0x1p30);
+    SGLCORE_TRY(sglcuda_check(device->env, driver, result, "taking pinned memory of the host"));
+    memset(*block, 0, (size_t)bytes);
+    return SGL_OK;
+}
+
+void sglcuda_free_host(sglexec_device *device, void *block, int64_t bytes)
+{
+    (void)bytes;
+    if (!block || sglcuda_enter(device) != SGL_OK) return;
+    (void)device->driver->cuStreamSynchronize(device->stream);
+    (void)sglcuda_wait_moves(device);
+    (void)device->driver->cuMemFreeHost(block);
+}
+
 static sgl_status send(sglexec_device *device, CUdeviceptr to, const void *host, int64_t bytes)
 {
     return sglcuda_check(device->env, device->driver,
-                         device->driver->cuMemcpyHtoDAsync(to, host, (size_t)bytes, device->stream),
+                         device->driver->cuMemcpyAsync(to, (CUdeviceptr)(uintptr_t)host, (size_t)bytes, device->stream),
                          "writing to the GPU");
 }
 
@@ -113,9 +141,10 @@ sgl_status sglcuda_read(sglexec_device *device, const void *block, int64_t offse
     if (bytes == 0) return SGL_OK;
     SGLCORE_TRY(sglcuda_enter(device));
     SGLCORE_TRY(sglcuda_links_wait(device)); /* the driver itself waits for memory that is not pinned */
-    SGLCORE_TRY(sglcuda_check(device->env, device->driver,
-                              device->driver->cuMemcpyDtoHAsync(host, from, (size_t)bytes, device->stream),
-                              "reading from the GPU"));
+    SGLCORE_TRY(
+        sglcuda_check(device->env, device->driver,
+                      device->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)host, from, (size_t)bytes, device->stream),
+                      "reading from the GPU"));
     return sglcuda_wait(device);
 }
 
@@ -124,7 +153,7 @@ sgl_status sglcuda_copy(sglexec_device *device, void *to, const void *from, int6
     if (bytes == 0 || to == from) return SGL_OK;
     SGLCORE_TRY(sglcuda_enter(device));
     return sglcuda_check(device->env, device->driver,
-                         device->driver->cuMemcpyDtoDAsync((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
-                                                           (size_t)bytes, device->stream),
+                         device->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from,
+                                                       (size_t)bytes, device->stream),
                          "copying on the GPU");
 }

@@ -83,10 +83,9 @@ static sgl_status add_batch(sglcuda_prepare *p, sglcuda_command *command, int64_
                             int64_t blocks)
 {
     const sglcuda_function *function;
-    const sglcuda_place spaces[SGLCUDA_MOVE_SPACES] = { { .space = SGLIR_SPACE_ARENA },
-                                                        { .space = SGLIR_SPACE_STATE },
-                                                        { .space = SGLIR_SPACE_IO },
-                                                        { .space = SGLIR_SPACE_CONST } };
+    const sglcuda_place spaces[SGLCUDA_MOVE_SPACES] = { { .space = SGLIR_SPACE_ARENA }, { .space = SGLIR_SPACE_STATE },
+                                                        { .space = SGLIR_SPACE_IO },    { .space = SGLIR_SPACE_CONST },
+                                                        { .space = SGLIR_SPACE_HOST },  { .space = SGLIR_SPACE_AWAY } };
     SGLCORE_TRY(sglcuda_sized(p, "move", bits, &function));
     return sglcuda_add_step(p, command, function, sglcuda_grid_over(blocks, 1, SGLCUDA_FILL_THREADS), spaces,
                             SGLCUDA_MOVE_SPACES, moves, sizeof *moves);

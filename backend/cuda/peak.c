@@ -50,7 +50,7 @@ static sgl_status time_product(sglexec_device *device, void *prepared, void *blo
                                double *flops_per_s)
 {
     const sglcuda_driver *driver = device->driver;
-    void *const spaces[5] = { [SGLIR_SPACE_ARENA] = block };
+    void *const spaces[SGLIR_SPACES] = { [SGLIR_SPACE_ARENA] = block };
     float best = 0;
     for (int t = 0; t < TRIES; t++) {
         float ms = 0;

@@ -19,7 +19,10 @@
 --- `compress` says by pattern of names which gradients are exchanged over dp and fsdp in fewer bytes, and how:
 --- { ["*"] = "int8" }, "bf16", "none"; what that loses is kept, and sent with the next ones.
 --- Entries without a name are recipes (recipes.lua): their fields are this plan's.
---- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept.
+--- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept, and
+--- where that is not enough goes to memory of the host while it is not used. `offload` says what goes there in any case:
+--- { "moments", "params", "activations" }, or as text, "moments,activations": the states of optimizers, parameters, what
+--- the backward needs of the forward.
 
 local core = require "sgl.core"
 local layouts = require "sgl.plan.layouts"
@@ -27,7 +30,7 @@ local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "bucket", "memory", "wide",
-  "disable", "params", "zero", "activations", "schedule", "attention", "chunks", "cut", "compress" }
+  "disable", "params", "zero", "activations", "schedule", "attention", "chunks", "cut", "compress", "offload" }
 local words = {
   { "precision", { "fp32", "bf16", "fp16", "fp64" } },
   { "schedule", { "none", "gpipe", "1f1b", "interleaved", "zero-bubble" } },
@@ -143,6 +146,25 @@ local function modules(field, given)
   return table.concat(given, ", ")
 end
 
+-- What goes to memory of the host, as text.
+local function offloads(given)
+  local kinds, list = { "moments", "params", "activations" }, given
+  if type(given) == "string" then
+    list = {}
+    for word in given:gmatch "[^%s,]+" do list[#list + 1] = word end
+  elseif type(given) ~= "table" then
+    core.error(("plan: offload must be a list of moments, params, activations, not '%s'"):format(tostring(given)))
+  end
+  for key, word in pairs(list) do
+    local listed = math.type(key) == "integer" and key >= 1 and key <= #list
+    if not listed or not (word == kinds[1] or word == kinds[2] or word == kinds[3]) then
+      core.error(("plan: offload: '%s' is none of moments, params, activations%s"):format(
+        tostring(listed and word or key), names_of.hint(tostring(listed and word or key), kinds)))
+    end
+  end
+  return table.concat(list, ", ")
+end
+
 -- Fields of recipes, and those given by name; no field twice.
 local function join(options)
   local joined = { mesh = {} }
@@ -182,7 +204,7 @@ function Plan:fields(parameters, buffers)
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
     bucket = self.bucket, schedule = self.schedule, attention = self.attention, chunks = self.chunks, cut = self.cut,
-    wide = self.wide, compress = self.compress, disable = self.disable, layouts = layouts.text(self, parameters),
+    offload = self.offload, wide = self.wide, compress = self.compress, disable = self.disable, layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end
@@ -239,7 +261,7 @@ end
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error. Ranks sum gradients in exchanges of at least
 --- `bucket` bytes ("4MiB"), as the backward makes them.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, attention: "auto"|"gather"|"heads"|"ring"|nil, chunks: integer?, cut: string|string[]|nil, compress: string|table<string, string>|nil, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, attention: "auto"|"gather"|"heads"|"ring"|nil, chunks: integer?, cut: string|string[]|nil, compress: string|table<string, string>|nil, offload: string|string[]|nil, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)
@@ -257,6 +279,7 @@ local function make(options)
   plan.micro = count("micro", plan.micro)
   if plan.memory ~= nil then plan.memory = bytes("memory", plan.memory) end
   if plan.bucket ~= nil then plan.bucket = bytes("bucket", plan.bucket) end
+  if plan.offload ~= nil then plan.offload = offloads(plan.offload) end
   if plan.params ~= nil then layouts.check("params", plan.params) end
   if type(plan.activations) == "table" then layouts.check("activations", plan.activations) end
   if plan.compress ~= nil then plan.compress = codecs(plan.compress) end

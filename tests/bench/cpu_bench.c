@@ -346,7 +346,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Feeds and states in [0.5, 1.5): no denormals, no NaN; integers 0 .. 99. */
-static void fill(const sglexec_operand *o, void *const spaces[5])
+static void fill(const sglexec_operand *o, void *const spaces[SGLIR_SPACES])
 {
     char *at = (char *)spaces[o->space] + o->offset;
     int64_t count = 1;
@@ -374,7 +374,7 @@ static int64_t now_ns(void)
 static void measure(sglcore_env *env, sglexec_device *device, const sglexec_program *program, const bench *b)
 {
     const sglexec_device_ops *ops = &sglexec_device_cpu;
-    void *prepared, *spaces[5];
+    void *prepared, *spaces[SGLIR_SPACES];
     static int64_t times[MOST_RUNS];
     stop_unless(env, ops->prepare(device, program, &prepared));
     for (int s = 0; s < 5; s++) stop_unless(env, ops->alloc(device, program->space_bytes[s], &spaces[s]));

@@ -313,6 +313,17 @@ DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstrea
     return CUDA_SUCCESS;
 }
 
+/* From anywhere to anywhere: blocks of the device's, and the host's memory. */
+DRIVER cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    HERE;
+    if (stream == NULL) return CUDA_ERROR_INVALID_VALUE;
+    if (to < from + bytes && from < to + bytes) return CUDA_ERROR_INVALID_VALUE; /* they must not overlap */
+    memcpy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+    stream->work++;
+    return CUDA_SUCCESS;
+}
+
 DRIVER cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream)
 {
     HERE;

@@ -139,7 +139,8 @@ static bool one_element(const interp_call *call, sglir_op op, bool exact, int64_
     const interp_tensor *a = call->args[0], *b = call->node->arg_count > 1 ? call->args[1] : NULL;
     interp_tensor *out = &call->results[0];
     if (op == SGLIR_OP_CAST || op == SGLIR_OP_STOP_GRADIENT || op == SGLIR_OP_LAID_OUT || op == SGLIR_OP_COPY ||
-        op == SGLIR_OP_AFTER || op == SGLIR_OP_WAIT || op == SGLIR_OP_TERMS || op == SGLIR_OP_DECLARE) {
+        op == SGLIR_OP_AFTER || sglir_is_wait(op) || sglir_is_move(op) || op == SGLIR_OP_TERMS ||
+        op == SGLIR_OP_DECLARE) {
         if (i < a->count) interp_move(out, i, a, i); /* the first of `terms` has all, the others are zeros */
         return true;
     }
@@ -180,7 +181,7 @@ bool interp_elementwise(const interp_call *call)
 {
     sglir_op op = (sglir_op)call->node->op;
     if (!(sglir_ops[op].flags & SGLIR_ELEMENTWISE) && op != SGLIR_OP_COPY && op != SGLIR_OP_AFTER &&
-        op != SGLIR_OP_WAIT && op != SGLIR_OP_TERMS && op != SGLIR_OP_DECLARE)
+        !sglir_is_wait(op) && !sglir_is_move(op) && op != SGLIR_OP_TERMS && op != SGLIR_OP_DECLARE)
         return false;
     if (op == SGLIR_OP_CLAMP) {
         clamp(call);

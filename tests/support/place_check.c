@@ -23,7 +23,7 @@ typedef struct cell {
 typedef struct checker {
     sglcore_env *env;
     const sglir_graph *g;
-    cell *spaces[5];
+    cell *spaces[SGLIR_SPACES];
     content *contents; /* per value */
     uint32_t stamps;
     ir_message *message;
@@ -166,7 +166,7 @@ static bool holds_exchange(checker *c, const sglir_node *wait)
 static bool run_view(checker *c, const sglir_node *node)
 {
     content what = c->contents[sglir_arg(c->g, node, 0)];
-    if (node->op == SGLIR_OP_WAIT && !holds_exchange(c, node)) return false;
+    if (sglir_is_wait(node->op) && !holds_exchange(c, node)) return false;
     for (uint32_t i = 0; i < node->out_count; i++) {
         c->contents[node->out_first + i] = what;
         what.base += bytes_of(c, node->out_first + i);

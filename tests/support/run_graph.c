@@ -123,8 +123,8 @@ typedef struct runner {
     sglir_graph *placed;
     sglexec_program *program;
     void *prepared;
-    void *spaces[5];
-    int64_t space_bytes[5];
+    void *spaces[SGLIR_SPACES];
+    int64_t space_bytes[SGLIR_SPACES];
 } runner;
 
 /* SGL_TESTS_DEVICE. One device of it stays open between graphs, since what opens first takes longest: a GPU's context. */
@@ -220,7 +220,7 @@ static sgl_status make_ready(runner *r, const sglir_graph *g, const run_options 
     if (options->placed != NULL) options->placed(r->placed);
     SGLCORE_TRY(sglexec_freeze(&r->env, r->placed, &r->program));
     SGLCORE_TRY(r->ops->prepare(r->device, r->program, &r->prepared));
-    for (int space = 1; space < 5; space++) {
+    for (int space = 1; space < SGLIR_SPACES; space++) {
         int64_t bytes = r->space_bytes[space] = r->program->space_bytes[space];
         if (bytes == 0) continue;
         SGLCORE_TRY(r->ops->alloc(r->device, bytes, &r->spaces[space]));
@@ -300,7 +300,7 @@ static sgl_status take_ports(runner *r, run_results *results)
 static void close_runner(runner *r)
 {
     if (r->prepared != NULL) r->ops->release(r->device, r->prepared);
-    for (int space = 1; space < 5; space++) {
+    for (int space = 1; space < SGLIR_SPACES; space++) {
         if (r->spaces[space] != NULL) r->ops->free(r->device, r->spaces[space], r->space_bytes[space]);
     }
     sglexec_program_free(r->program);

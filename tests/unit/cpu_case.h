@@ -303,7 +303,7 @@ static inline void cpu_run_once(cpu_case *c, int threads)
     if (ops->prepare(device, &c->program, &prepared) != SGL_OK) {
         fail_msg("%s: %s", sglcore_string(c->g->strings, c->g->name), c->env.message);
     }
-    void *spaces[5] = { c->memory, c->memory, c->memory, c->memory, c->memory };
+    void *spaces[SGLIR_SPACES] = { c->memory, c->memory, c->memory, c->memory, c->memory };
     cpu_write_inputs(c);
     int64_t before = c->env.allocations;
     for (uint32_t i = 0; i < c->program.instructions.count; i++) {

@@ -21,7 +21,7 @@ typedef struct rig {
     sglir_graph *placed;
     sglexec_program *program;
     void *prepared;
-    void *spaces[5];
+    void *spaces[SGLIR_SPACES];
     sglexec_net *net;
     sglexec_exchanges *exchanges;
     sglplan plan;
@@ -84,7 +84,7 @@ static inline sgl_status net_rig_open(rig *g, comm_rank *r, const sglplan *plan,
     g->ops.host_memory = !staged;
     SGLCORE_TRY(g->ops.open(g->env, 1, &g->device));
     SGLCORE_TRY(net_rig_build(g, text));
-    for (int space = 1; space < 5; space++)
+    for (int space = 1; space < SGLIR_SPACES; space++)
         SGLCORE_TRY(g->ops.alloc(g->device, g->program->space_bytes[space], &g->spaces[space]));
     if (g->program->constants.count > 0)
         memcpy(g->spaces[SGLIR_SPACE_CONST], g->program->constants.data, (size_t)g->program->constants.count);
@@ -96,7 +96,7 @@ static inline void net_rig_close(rig *g)
 {
     sglexec_exchanges_free(g->exchanges);
     sglexec_net_close(g->net);
-    for (int space = 1; space < 5; space++) {
+    for (int space = 1; space < SGLIR_SPACES; space++) {
         if (g->spaces[space]) g->ops.free(g->device, g->spaces[space], g->program->space_bytes[space]);
     }
     if (g->prepared) g->ops.release(g->device, g->prepared);

@@ -35,7 +35,7 @@ static void small_targets(interp *in, const char *name, interp_tensor *t)
 static sgl_status use_device(sglcore_env *env, const cpu_case *c, sglexec_device *device, void *memory)
 {
     const sglexec_device_ops *ops = &sglexec_device_cpu;
-    void *prepared = NULL, *spaces[5] = { memory, memory, memory, memory, memory };
+    void *prepared = NULL, *spaces[SGLIR_SPACES] = { memory, memory, memory, memory, memory };
     sglcore_text text = { 0 };
     sgl_status status = ops->write(device, memory, 0, c->first, c->bytes);
     if (status == SGL_OK) status = ops->prepare(device, &c->program, &prepared);

@@ -311,7 +311,7 @@ typedef struct session {
     sglcore_env *env;
     const sglexec_program *program;
     sglexec_device *device;
-    void *prepared, *spaces[5];
+    void *prepared, *spaces[SGLIR_SPACES];
 } session;
 
 static const interp_tensor *input_of(const interp *oracle, const char *name)
@@ -331,7 +331,7 @@ static void start(session *s, const interp *oracle)
 {
     const sglexec_device_ops *ops = &sglexec_device_cpu;
     if (ops->prepare(s->device, s->program, &s->prepared) != SGL_OK) fail_msg("prepare: %s", s->env->message);
-    for (int space = 0; space < 5; space++) {
+    for (int space = 0; space < SGLIR_SPACES; space++) {
         assert_int_equal(ops->alloc(s->device, s->program->space_bytes[space], &s->spaces[space]), SGL_OK);
         memset(s->spaces[space], 0xFF, (size_t)s->program->space_bytes[space]);
     }
@@ -347,7 +347,7 @@ static void start(session *s, const interp *oracle)
 
 static void stop(session *s)
 {
-    for (int space = 0; space < 5; space++)
+    for (int space = 0; space < SGLIR_SPACES; space++)
         sglexec_device_cpu.free(s->device, s->spaces[space], s->program->space_bytes[space]);
     sglexec_device_cpu.release(s->device, s->prepared);
 }

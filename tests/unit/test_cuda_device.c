@@ -165,7 +165,7 @@ typedef struct rig {
     sglexec_instruction instruction;
     sglcuda_prepare p;
     sglcuda_command command;
-    void *spaces[5];
+    void *spaces[SGLIR_SPACES];
 } rig;
 
 static sgl_status start(rig *r, sglcore_env *env, sglexec_device *device)

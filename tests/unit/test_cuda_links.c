@@ -102,7 +102,7 @@ typedef struct rig {
     sglexec_device *device;
     sglir_graph *placed;
     sglexec_program *program;
-    void *prepared, *spaces[5];
+    void *prepared, *spaces[SGLIR_SPACES];
     sglexec_net *net;
     sglexec_exchanges *exchanges;
 } rig;

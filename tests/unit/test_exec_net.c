@@ -344,7 +344,7 @@ static void test_wrong_part(void **state)
 static _Thread_local int launches_left; /* of this rank's device, before one fails */
 static _Thread_local sglcore_env *failing_env;
 
-static sgl_status launch_or_fail(sglexec_device *device, void *prepared, uint32_t n, void *const spaces[5])
+static sgl_status launch_or_fail(sglexec_device *device, void *prepared, uint32_t n, void *const spaces[SGLIR_SPACES])
 {
     if (launches_left-- > 0) return sglexec_device_cpu.launch(device, prepared, n, spaces);
     return sglcore_fail(failing_env, SGL_DEVICE, "the kernel fails");
@@ -410,7 +410,7 @@ static sgl_status alone(sglcore_env *env, void *context)
     write_graph(c, 0, text, sizeof text);
     sgl_status status = g.ops.open(env, 1, &g.device);
     if (status == SGL_OK) status = net_rig_build(&g, text);
-    for (int space = 1; space < 5 && status == SGL_OK; space++)
+    for (int space = 1; space < SGLIR_SPACES && status == SGL_OK; space++)
         status = g.ops.alloc(g.device, g.program->space_bytes[space], &g.spaces[space]);
     if (status == SGL_OK) status = ops->open(env, &options, &comm);
     if (status == SGL_OK) status = sglexec_net_open(env, ops, comm, &g.net);
@@ -444,7 +444,7 @@ static void test_replay_needs_them(void **state)
     write_graph(&c, 0, text, sizeof text);
     assert_int_equal(g.ops.open(&env, 1, &g.device), SGL_OK);
     assert_int_equal(net_rig_build(&g, text), SGL_OK);
-    for (int space = 1; space < 5; space++)
+    for (int space = 1; space < SGLIR_SPACES; space++)
         assert_int_equal(g.ops.alloc(g.device, g.program->space_bytes[space], &g.spaces[space]), SGL_OK);
     assert_int_equal(sglexec_replay(&env, &g.ops, g.device, g.prepared, g.program, g.spaces, NULL, NULL), SGL_INTERNAL);
     assert_string_equal(env.message, "net: its ranks exchange, and there are none");

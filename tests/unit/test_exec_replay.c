@@ -16,7 +16,7 @@ static struct {
     int interrupts;                     /* so many at stop_at */
 } device;
 
-static sgl_status count_launch(sglexec_device *unused, void *prepared, uint32_t index, void *const spaces[5])
+static sgl_status count_launch(sglexec_device *unused, void *prepared, uint32_t index, void *const spaces[SGLIR_SPACES])
 {
     (void)unused, (void)prepared, (void)index, (void)spaces;
     device.launches++;

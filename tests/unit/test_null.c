@@ -28,7 +28,7 @@ static void test_port(void **state)
     assert_memory_equal(host, zeros_within, 6);
     assert_int_equal(null_device->read(device, block, 0, NULL, 0), SGL_OK);
     assert_int_equal(null_device->prepare(device, NULL, &prepared), SGL_OK);
-    void *const spaces[5] = { NULL, block, block, block, block };
+    void *const spaces[SGLIR_SPACES] = { NULL, block, block, block, block };
     assert_int_equal(null_device->launch(device, prepared, 12345, spaces), SGL_OK);
     assert_int_equal(null_device->finish(device), SGL_OK);
     null_device->release(device, prepared);

@@ -46,7 +46,7 @@ static void write_backward(char *text, size_t room)
 }
 
 /* A kernel that only takes its time: what is exchanged is whatever lies there. */
-static sgl_status launch_timed(sglexec_device *device, void *prepared, uint32_t n, void *const spaces[5])
+static sgl_status launch_timed(sglexec_device *device, void *prepared, uint32_t n, void *const spaces[SGLIR_SPACES])
 {
     (void)device, (void)prepared, (void)n, (void)spaces;
     comm_case_sleep_ms(KERNEL_MS);

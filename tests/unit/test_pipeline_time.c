@@ -68,7 +68,7 @@ static bool is_product(const sglexec_instruction *i) { return i->op == SGLIR_OP_
 
 static _Thread_local const sglexec_program *running;
 
-static sgl_status launch_timed(sglexec_device *device, void *prepared, uint32_t n, void *const spaces[5])
+static sgl_status launch_timed(sglexec_device *device, void *prepared, uint32_t n, void *const spaces[SGLIR_SPACES])
 {
     (void)device, (void)prepared, (void)spaces;
     if (is_product(&running->instructions.data[n])) comm_case_sleep_ms(KERNEL_MS);

@@ -182,7 +182,7 @@ static void test_text_and_hash(void **state)
         text.data,
         "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
         "micro = 2\nprecision = \"fp32\"\nschedule = \"none\"\nattention = \"auto\"\nscale = 65536\nscale_growth_interval = 2000\n"
-        "max_skips = 20\nunfused = 0\nchunks = 0\nbucket = 4194304\ncut = \"\"\nmemory = 0\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ncompress = \"\"\ndisable = \"\"\n");
+        "max_skips = 20\nunfused = 0\nchunks = 0\nbucket = 4194304\ncut = \"\"\nmemory = 0\noffload = \"\"\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ncompress = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));

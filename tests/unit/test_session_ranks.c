@@ -220,7 +220,7 @@ static sgl_status feed_and_fall(void *user, sgl_program *program, int64_t cursor
     return status;
 }
 
-static sgl_status no_step(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5])
+static sgl_status no_step(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[SGLIR_SPACES])
 {
     (void)device, (void)prepared, (void)index, (void)spaces;
     return SGL_DEVICE;

@@ -75,6 +75,10 @@ typedef struct sglexec_device_ops {
     sgl_status (*alloc)(sglexec_device *device, int64_t bytes,
                         void **block); /* aligned to 256 bytes at least, zeroed */
     void (*free)(sglexec_device *device, void *block, int64_t bytes);
+    /* Memory of the host that the device reaches (spaces HOST and AWAY), zeroed: write, read and copy take it as any block, and
+     * instructions may read and write there, at the speed of the link. NULL: blocks of `alloc` are the host's memory. */
+    sgl_status (*alloc_host)(sglexec_device *device, int64_t bytes, void **block);
+    void (*free_host)(sglexec_device *device, void *block, int64_t bytes);
     sgl_status (*write)(sglexec_device *device, void *block, int64_t offset, const void *host, int64_t bytes);
     sgl_status (*read)(sglexec_device *device, const void *block, int64_t offset, void *host, int64_t bytes);
     sgl_status (*copy)(sglexec_device *device, void *to, const void *from, int64_t bytes);
@@ -86,13 +90,16 @@ typedef struct sglexec_device_ops {
     void (*release)(sglexec_device *device, void *prepared);
 
     /* Runs instruction number `index`; never control (SCAN, WHILE, COND), which replay walks, nor what ranks exchange
-     * (sglexec_is_exchange), unless it was routed. spaces: base addresses by sglir_space. */
-    sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5]);
+     * (sglexec_is_exchange), unless it was routed. A move (OFFLOAD, PREFETCH) need only have begun then, and has ended for
+     * what is launched behind its ARRIVED. spaces: base addresses by sglir_space. */
+    sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[SGLIR_SPACES]);
     /* The same, waited for, with the time that it took on the device; NULL: the host's clock around launch and finish will do. */
-    sgl_status (*measure)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[5], int64_t *ns);
+    sgl_status (*measure)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[SGLIR_SPACES],
+                          int64_t *ns);
     /* Runs `count` instructions from `first` on, of which launch could run each, in their order; NULL: launch is as good. What it
      * makes of them for the next time with the same spaces it keeps with `prepared`. */
-    sgl_status (*run)(sglexec_device *device, void *prepared, uint32_t first, uint32_t count, void *const spaces[5]);
+    sgl_status (*run)(sglexec_device *device, void *prepared, uint32_t first, uint32_t count,
+                      void *const spaces[SGLIR_SPACES]);
     /* Waits until all that was launched is done. */
     sgl_status (*finish)(sglexec_device *device);
     /* What it is, for `sgl doctor`: one line or more, each ended by a newline. */
@@ -112,7 +119,7 @@ typedef struct sglexec_watch {
  * NULL for one that has none, or on a device that computes nothing. */
 struct sglexec_exchanges;
 sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
-                          const sglexec_program *program, void *const spaces[5], struct sglexec_exchanges *exchanges,
-                          const sglexec_watch *watch);
+                          const sglexec_program *program, void *const spaces[SGLIR_SPACES],
+                          struct sglexec_exchanges *exchanges, const sglexec_watch *watch);
 
 #endif

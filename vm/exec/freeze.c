@@ -210,7 +210,7 @@ static sgl_status freeze_branch(freezer *f, instruction_list *list, const sglir_
 static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
 {
     const sglir_node *node = sglir_node_at(f->g, id);
-    if (node->op == SGLIR_OP_INPUT || (sglir_is_view(node) && node->op != SGLIR_OP_WAIT)) return SGL_OK;
+    if (node->op == SGLIR_OP_INPUT || (sglir_is_view(node) && !sglir_is_wait(node->op))) return SGL_OK;
     if (node->op == SGLIR_OP_CONSTANT) return freeze_constant(f, node);
     sglplan_cost cost = sglplan_cost_of(f->g, id);
     sglexec_instruction i = { .op = node->op,
@@ -233,7 +233,7 @@ static sgl_status freeze_node(freezer *f, instruction_list *list, sglir_id id)
     if (node->op == SGLIR_OP_FUSED) SGLCORE_TRY(take_kernel(f, id, &i.kernel));
     SGLCORE_TRY(take_attrs(f, node, &i));
     f->at[id] = (uint32_t)list->count;
-    if (node->op == SGLIR_OP_WAIT) i.begun = f->at[sglir_value_at(f->g, sglir_arg(f->g, node, 0))->node];
+    if (sglir_is_wait(node->op)) i.begun = f->at[sglir_value_at(f->g, sglir_arg(f->g, node, 0))->node];
     return sglcore_vec_push(f->env, list, i);
 }
 
@@ -271,7 +271,7 @@ static sgl_status freeze_region(freezer *f, sglir_id region, uint32_t block)
     const uint32_t first = (uint32_t)f->p->instructions.count;
     f->p->blocks.data[block] = (sglexec_block){ first, (uint32_t)list.count };
     for (int64_t i = 0; i < list.count && status == SGL_OK; i++) {
-        if (list.data[i].op == SGLIR_OP_WAIT) list.data[i].begun += first;
+        if (sglir_is_wait(list.data[i].op)) list.data[i].begun += first;
         status = sglcore_vec_push(f->env, &f->p->instructions, list.data[i]);
     }
     sglcore_vec_free(f->env, &list);

@@ -120,7 +120,7 @@ static int64_t exposed_ns(const sglexec_profile *profile)
     int64_t total = 0;
     for (int64_t n = 0; n < profile->program->instructions.count; n++) {
         const uint16_t op = profile->program->instructions.data[n].op;
-        if (op == SGLIR_OP_WAIT || sglir_is_exchange(op)) total += profile->spent[n].ns;
+        if (sglir_is_wait(op) || sglir_is_begun(op)) total += profile->spent[n].ns;
     }
     return total;
 }
@@ -128,7 +128,7 @@ static int64_t exposed_ns(const sglexec_profile *profile)
 static bool exchanges(const sglexec_program *p)
 {
     for (int64_t n = 0; n < p->instructions.count; n++)
-        if (sglir_is_exchange(p->instructions.data[n].op)) return true;
+        if (sglir_is_begun(p->instructions.data[n].op)) return true;
     return false;
 }
 

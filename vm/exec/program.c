@@ -139,7 +139,7 @@ static sgl_status print_instruction(listing *l, uint32_t n, int depth)
         sglplan_axes_text(sglexec_axes_of(p, i), axes, sizeof axes);
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, " over %s", axes));
     }
-    if (i->op == SGLIR_OP_WAIT) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " for %u", i->begun));
+    if (sglir_is_wait(i->op)) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " for %u", i->begun));
     if (i->op == SGLIR_OP_SCAN) SGLCORE_TRY(sglcore_text_add(p->env, l->text, " %lld times", (long long)i->steps));
     if (i->op == SGLIR_OP_WHILE && i->steps >= 0)
         SGLCORE_TRY(sglcore_text_add(p->env, l->text, " at most %lld times", (long long)i->steps));
@@ -204,6 +204,10 @@ sgl_status sglexec_program_print(const sglexec_program *program, bool kernels, s
         (long long)program->kernels.count, (long long)program->space_bytes[SGLIR_SPACE_ARENA],
         (long long)program->space_bytes[SGLIR_SPACE_STATE], (long long)program->space_bytes[SGLIR_SPACE_IO],
         (long long)program->space_bytes[SGLIR_SPACE_CONST]));
+    if (program->space_bytes[SGLIR_SPACE_HOST] + program->space_bytes[SGLIR_SPACE_AWAY] > 0)
+        SGLCORE_TRY(sglcore_text_add(program->env, text, "in memory of the host: host %lld, away %lld bytes\n",
+                                     (long long)program->space_bytes[SGLIR_SPACE_HOST],
+                                     (long long)program->space_bytes[SGLIR_SPACE_AWAY]));
     SGLCORE_TRY(print_ports(program, "feed", program->feeds.data, program->feeds.count, text));
     SGLCORE_TRY(print_ports(program, "fetch", program->fetches.data, program->fetches.count, text));
     SGLCORE_TRY(print_ports(program, "state", program->states.data, program->states.count, text));

@@ -34,7 +34,7 @@ typedef struct sglexec_instruction {
      * turn. WHILE: the second is the predicate, bool [], which block `other` leaves there; COND: its one operand. */
     uint32_t block; /* a turn; COND: where the predicate holds */
     uint32_t other; /* WHILE: what decides, before each turn; COND: where the predicate does not hold */
-    uint32_t begun; /* WAIT: the instruction, of its block, that began the exchange */
+    uint32_t begun; /* WAIT, ARRIVED: the instruction, of its block, that began the exchange or the move */
     int64_t steps;  /* SCAN: turns; WHILE: at most so many, -1: no limit */
     int64_t work_offset, work_bytes; /* workspace in the arena */
     uint32_t origin;                 /* program->origins */
@@ -70,7 +70,7 @@ typedef struct sglexec_program {
     SGLCORE_VEC(sglexec_port) states;  /* members of sections, and states that stand alone */
     SGLCORE_VEC(sglir_origin) origins; /* strings of this program */
     SGLCORE_VEC(char) constants;       /* the CONST space, as bytes */
-    int64_t space_bytes[5];
+    int64_t space_bytes[SGLIR_SPACES];
     int64_t arena_lower_bound;
     double flops, bytes; /* of one replay */
 } sglexec_program;

@@ -111,10 +111,11 @@ sgl_status sglexec_program_json(const sglexec_program *p, sglcore_text *text)
     SGLCORE_TRY(put_name(p, "program", p->name, text));
     SGLCORE_TRY(sglcore_text_add(p->env, text,
                                  ",\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,\"state_bytes\":%lld,"
-                                 "\"io_bytes\":%lld,\"const_bytes\":%lld,\n",
+                                 "\"io_bytes\":%lld,\"const_bytes\":%lld,\"host_bytes\":%lld,\"away_bytes\":%lld,\n",
                                  (long long)bytes[SGLIR_SPACE_ARENA], (long long)p->arena_lower_bound,
                                  (long long)bytes[SGLIR_SPACE_STATE], (long long)bytes[SGLIR_SPACE_IO],
-                                 (long long)bytes[SGLIR_SPACE_CONST]));
+                                 (long long)bytes[SGLIR_SPACE_CONST], (long long)bytes[SGLIR_SPACE_HOST],
+                                 (long long)bytes[SGLIR_SPACE_AWAY]));
     SGLCORE_TRY(put_ports(p, "feeds", p->feeds.data, p->feeds.count, text));
     SGLCORE_TRY(put_ports(p, "fetches", p->fetches.data, p->fetches.count, text));
     SGLCORE_TRY(put_ports(p, "states", p->states.data, p->states.count, text));

@@ -142,8 +142,8 @@ static sgl_status replay_block(const replayer *r, uint32_t block)
 }
 
 sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglexec_device *device, void *prepared,
-                          const sglexec_program *program, void *const spaces[5], sglexec_exchanges *exchanges,
-                          const sglexec_watch *watch)
+                          const sglexec_program *program, void *const spaces[SGLIR_SPACES],
+                          sglexec_exchanges *exchanges, const sglexec_watch *watch)
 {
     const sglexec_watch nobody = { 0 }, *w = watch ? watch : &nobody;
     const replayer r = { env, ops, device, prepared, program, spaces, exchanges, w->stop, w->profile, w->trace };

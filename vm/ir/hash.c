@@ -188,7 +188,7 @@ sglcore_hash sglir_job_hash(const sglir_graph *g)
         add_type(&h, &member->type);
     }
     add_recomputed(&h, g);
-    for (int i = 1; i < 5; i++) sglcore_hasher_u64(&h, (uint64_t)g->space_bytes[i]);
+    for (int i = 1; i < SGLIR_SPACES; i++) sglcore_hasher_u64(&h, (uint64_t)g->space_bytes[i]);
     sglcore_hasher_u64(&h, (uint64_t)g->arena_lower_bound);
     return sglcore_hasher_end(&h);
 }

@@ -344,7 +344,8 @@ sgl_status sglir_infer_owed(const sglir_infer *in)
 {
     if ((sglir_ops[in->op].flags & (SGLIR_REGION | SGLIR_EXCHANGE)) != 0 || in->op == SGLIR_OP_INPUT ||
         in->op == SGLIR_OP_ACCUMULATE || in->op == SGLIR_OP_SCALE || in->op == SGLIR_OP_UNSCALE ||
-        in->op == SGLIR_OP_AFTER || in->op == SGLIR_OP_WAIT || in->op == SGLIR_OP_TERMS || in->op == SGLIR_OP_DECLARE)
+        in->op == SGLIR_OP_AFTER || sglir_is_wait(in->op) || sglir_is_move(in->op) || in->op == SGLIR_OP_TERMS ||
+        in->op == SGLIR_OP_DECLARE)
         return SGL_OK;
     SGLCORE_TRY(in->op == SGLIR_OP_GRAD ? carry_grad(in) : carry_owed(in));
     SGLCORE_TRY(carry_split(in));

@@ -67,8 +67,9 @@ enum {                        /* flags, a column of ops.def */
        SGLIR_EFFECT = 64,    /* never removed, never merged */
        SGLIR_COMMUTES = 128, /* binary and commutative: arguments may be ordered for CSE */
        SGLIR_EXCHANGE =
-           256,         /* ranks exchange: it settles what its type says, and all ranks of the group must reach it */
-       SGLIR_VIEW = 512 /* results are the bytes of argument 0, seen otherwise */
+           256,          /* ranks exchange: it settles what its type says, and all ranks of the group must reach it */
+       SGLIR_VIEW = 512, /* results are the bytes of argument 0, seen otherwise */
+       SGLIR_MOVE = 1024 /* copies between the device's memory and the host's, beside what else runs */
 };
 
 typedef struct sglir_op_row {
@@ -135,7 +136,10 @@ typedef enum sglir_space {
     SGLIR_SPACE_ARENA, /* transient, shared over time */
     SGLIR_SPACE_STATE, /* the session's block of sections */
     SGLIR_SPACE_IO,    /* feeds and fetches */
-    SGLIR_SPACE_CONST  /* constants of the program */
+    SGLIR_SPACE_CONST, /* constants of the program */
+    SGLIR_SPACE_HOST,  /* as the arena, in memory of the host that the device reaches (docs/offload.md) */
+    SGLIR_SPACE_AWAY,  /* as the state block, there */
+    SGLIR_SPACES
 } sglir_space;
 
 typedef struct sglir_value {
@@ -225,11 +229,11 @@ typedef struct sglir_graph {
     SGLCORE_VEC(sglir_whole) wholes;
     /* Interned module paths whose inner values the backward makes again. */
     SGLCORE_VEC(uint32_t) recomputed;
-    sglcore_map names;          /* { name, 0 }: the INPUT of that name; { name, 1 + role }: the output */
-    int64_t space_bytes[5];     /* per sglir_space, after `memory` */
-    int64_t arena_lower_bound;  /* largest sum of live bytes, after `memory` */
-    SGLCORE_VEC(sglir_id) open; /* stack of regions being built */
-    uint32_t origin;            /* of the nodes that are emitted now */
+    sglcore_map names;                 /* { name, 0 }: the INPUT of that name; { name, 1 + role }: the output */
+    int64_t space_bytes[SGLIR_SPACES]; /* per sglir_space, after `memory` */
+    int64_t arena_lower_bound;         /* largest sum of live bytes, after `memory` */
+    SGLCORE_VEC(sglir_id) open;        /* stack of regions being built */
+    uint32_t origin;                   /* of the nodes that are emitted now */
 } sglir_graph;
 
 sgl_status sglir_graph_new(sglcore_env *env, const char *name, sglir_graph **graph);
@@ -358,12 +362,16 @@ static inline bool sglir_is_loop(const sglir_node *node)
 }
 /* A loop or a branch: its regions are run as blocks of their own, where a kernel's is one piece. */
 static inline bool sglir_is_control(const sglir_node *node) { return sglir_is_loop(node) || node->op == SGLIR_OP_COND; }
+static inline bool sglir_is_move(sglir_op op) { return (sglir_ops[op].flags & SGLIR_MOVE) != 0; }
 static inline bool sglir_is_exchange(sglir_op op) { return (sglir_ops[op].flags & SGLIR_EXCHANGE) != 0; }
 /* What ranks exchange, or which of them this one is: no op of one rank's mathematics. */
 static inline bool sglir_is_among_ranks(sglir_op op)
 {
     return sglir_is_exchange(op) || op == SGLIR_OP_COORDINATE || op == SGLIR_OP_SHARE || op == SGLIR_OP_WAIT;
 }
+/* What begins where it stands and ends where it is waited for: exchanges and moves; and the op that waits for each. */
+static inline bool sglir_is_begun(sglir_op op) { return (sglir_ops[op].flags & (SGLIR_EXCHANGE | SGLIR_MOVE)) != 0; }
+static inline bool sglir_is_wait(sglir_op op) { return op == SGLIR_OP_WAIT || op == SGLIR_OP_ARRIVED; }
 static inline sglir_id sglir_body(const sglir_node *node) { return node->region_first + node->region_count - 1; }
 /* As many regions as nodes of the op hold. */
 static inline int sglir_region_count(sglir_op op)

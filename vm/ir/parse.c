@@ -195,10 +195,10 @@ static bool parse_memory(sglir_parser *p)
 {
     if (!sglir_lex_advance(&p->lexer) || !sglir_lex_sign(&p->lexer, '{')) return false;
     do {
-        int space = sglir_parse_among(&p->lexer, sglir_space_names + 1, 4);
+        int space = sglir_parse_among(&p->lexer, sglir_space_names + 1, SGLIR_SPACES - 1);
         int64_t *bytes = space >= 0 ? &p->g->space_bytes[space + 1] : &p->g->arena_lower_bound;
         if (space < 0 && !sglir_lex_is_word(&p->lexer, "lower_bound")) {
-            return sglir_lex_expected(&p->lexer, "a space (arena, state, io, const) or lower_bound");
+            return sglir_lex_expected(&p->lexer, "a space (arena, state, io, const, host, away) or lower_bound");
         }
         if (!sglir_lex_advance(&p->lexer) || !sglir_lex_sign(&p->lexer, '=') ||
             !sglir_lex_int(&p->lexer, 0, INT64_MAX, bytes)) {

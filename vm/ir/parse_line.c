@@ -191,8 +191,8 @@ bool sglir_parse_placed_type(sglir_parser *p, sglir_placed_type *placed)
     *placed = (sglir_placed_type){ .space = SGLIR_SPACE_NONE };
     if (!sglir_parse_type(p, &placed->type) || !parse_whole(p, placed)) return false;
     if (!sglir_lex_take_word(&p->lexer, "in")) return true;
-    int space = sglir_parse_among(&p->lexer, sglir_space_names + 1, 4);
-    if (space < 0) return sglir_lex_expected(&p->lexer, "a space (arena, state, io, const)");
+    int space = sglir_parse_among(&p->lexer, sglir_space_names + 1, SGLIR_SPACES - 1);
+    if (space < 0) return sglir_lex_expected(&p->lexer, "a space (arena, state, io, const, host, away)");
     placed->space = (uint8_t)(space + 1);
     return sglir_lex_advance(&p->lexer) && sglir_lex_sign(&p->lexer, '+') &&
            sglir_lex_int(&p->lexer, 0, INT64_MAX, &placed->offset);

@@ -7,7 +7,7 @@
 #include "ir/infer.h"
 #include "ir/text.h"
 
-const char *const sglir_space_names[5] = { "", "arena", "state", "io", "const" };
+const char *const sglir_space_names[SGLIR_SPACES] = { "", "arena", "state", "io", "const", "host", "away" };
 const char *const sglir_role_names[SGLIR_ROLES] = { "parameter", "state", "feed", "cache" };
 
 /* ---- numbering ---------------------------------------------------------------------------------------------- */
@@ -349,10 +349,13 @@ static void print_memory(sink *s)
 {
     const sglir_graph *g = s->p.g;
     bool any = g->arena_lower_bound != 0;
-    for (int i = 1; i < 5; i++) any = any || g->space_bytes[i] != 0;
+    for (int i = 1; i < SGLIR_SPACES; i++) any = any || g->space_bytes[i] != 0;
     if (!any) return;
     PUT(&s->p, "  memory {");
-    for (int i = 1; i < 5; i++) PUT(&s->p, "%s=%lld, ", sglir_space_names[i], (long long)g->space_bytes[i]);
+    for (int i = 1; i < SGLIR_SPACES; i++) {
+        if (i > SGLIR_SPACE_CONST && g->space_bytes[i] == 0) continue; /* most graphs have nothing there */
+        PUT(&s->p, "%s=%lld, ", sglir_space_names[i], (long long)g->space_bytes[i]);
+    }
     PUT(&s->p, "lower_bound=%lld}\n", (long long)g->arena_lower_bound);
 }
 

@@ -42,7 +42,7 @@ sgl_status sglir_number_values(const sglir_graph *g, sglir_id **numbers, size_t 
 /* Appends the node's line, without its regions. numbers NULL: the ids themselves. The node must be well formed. */
 sgl_status sglir_text_node(const sglir_graph *g, const sglir_id *numbers, sglir_id node, sglcore_text *text);
 
-extern const char *const sglir_space_names[5]; /* "" for NONE */
+extern const char *const sglir_space_names[SGLIR_SPACES]; /* "" for NONE */
 extern const char *const sglir_role_names[SGLIR_ROLES];
 
 #endif

@@ -126,8 +126,7 @@ static sgl_status check_indices(const sglir_graph *g)
     for (int64_t v = 0; v < g->values.count; v++) {
         const sglir_value *value = &g->values.data[v];
         if ((value->node == SGLIR_NONE || value->node < g->nodes.count) && value->region < g->regions.count &&
-            value->space <= SGLIR_SPACE_CONST && value->type.rank <= SGL_MAX_RANK &&
-            value->type.dtype < SGL_DTYPE_COUNT) {
+            value->space < SGLIR_SPACES && value->type.rank <= SGL_MAX_RANK && value->type.dtype < SGL_DTYPE_COUNT) {
             continue;
         }
         return sglcore_fail(g->env, SGL_INTERNAL, "value %lld: its maker, region, space or type is out of range",
@@ -292,8 +291,10 @@ static sgl_status check_types(const sglir_graph *g)
 static sgl_status check_wait(const sglir_graph *g, sglir_id id, const uint32_t *uses)
 {
     const sglir_node *wait = sglir_node_at(g, id), *exchange = sglir_maker(g, sglir_arg(g, wait, 0));
-    if (exchange == NULL || !sglir_is_exchange(exchange->op))
-        return sglir_verify_fail(g, id, true, SGL_TYPE, "what it waits for is made by no exchange");
+    const bool moves = wait->op == SGLIR_OP_ARRIVED;
+    if (exchange == NULL || !(moves ? sglir_is_move(exchange->op) : sglir_is_exchange(exchange->op)))
+        return sglir_verify_fail(g, id, true, SGL_TYPE, "what it waits for is made by no %s",
+                                 moves ? "move" : "exchange");
     if (exchange->region != wait->region)
         return sglir_verify_fail(g, id, true, SGL_TYPE, "the exchange stands in another region");
     if (uses[sglir_arg(g, wait, 0)] != 1)
@@ -310,7 +311,7 @@ static sgl_status check_waits(const sglir_graph *g)
     uint32_t *uses = NULL;
     const size_t bytes = (size_t)(g->values.count + 1) * sizeof *uses;
     for (int64_t n = 0; n < g->nodes.count && status == SGL_OK; n++) {
-        if (sglir_node_at(g, (sglir_id)n)->op != SGLIR_OP_WAIT) continue;
+        if (!sglir_is_wait(sglir_node_at(g, (sglir_id)n)->op)) continue;
         if (uses == NULL) { /* most graphs have none */
             uses = sglcore_alloc(g->env, bytes);
             if (uses == NULL) return SGL_OUT_OF_MEMORY;
@@ -405,6 +406,9 @@ static bool stands_alone(const sglir_graph *g, const sglir_node *node)
     case SGLIR_OP_ALL_TO_ALL_EACH:
     case SGLIR_OP_RING_SHIFT:
     case SGLIR_OP_WAIT:
+    case SGLIR_OP_OFFLOAD:
+    case SGLIR_OP_PREFETCH:
+    case SGLIR_OP_ARRIVED:
     case SGLIR_OP_FUSED: return true;
     case SGLIR_OP_CONSTANT: return sglir_type_of(g, node->out_first)->rank == 0;
     default: return (sglir_ops[node->op].flags & SGLIR_COMPOSITE) && !(sglir_ops[node->op].flags & SGLIR_ELEMENTWISE);

@@ -61,8 +61,15 @@ static sgl_status check_place(const sglir_places *p, sglir_id id)
          input = maker != NULL && maker->op == SGLIR_OP_INPUT;
     if (value->space == SGLIR_SPACE_NONE) return fail_value(p, id, "is stored and has no place");
     if (constant && value->space != SGLIR_SPACE_CONST) return fail_value(p, id, "is a constant and not among these");
-    if (input && value->space != SGLIR_SPACE_STATE && value->space != SGLIR_SPACE_IO) {
-        return fail_value(p, id, "is an input and neither in state nor in io");
+    if (input && value->space != SGLIR_SPACE_STATE && value->space != SGLIR_SPACE_IO &&
+        value->space != SGLIR_SPACE_AWAY) {
+        return fail_value(p, id, "is an input and neither in state nor in io nor away");
+    }
+    if (maker != NULL && sglir_is_move(maker->op)) {
+        const sglir_id host = maker->op == SGLIR_OP_OFFLOAD ? id : sglir_arg(p->g, maker, 0);
+        const uint8_t space = sglir_value_at(p->g, host)->space;
+        if (space != SGLIR_SPACE_HOST && space != SGLIR_SPACE_AWAY)
+            return fail_value(p, id, "is moved, and its place of the two that is the host's is not there");
     }
     if (value->offset < 0 || __builtin_add_overflow(value->offset, bytes_of(p->g, id), &end) ||
         end > p->g->space_bytes[value->space]) {

@@ -7,6 +7,8 @@
  *   io      feeds and fetches, each a place of its own
  *   const   numbers
  *   arena   the rest: lifetimes packed into as few bytes as can be
+ *   host    what is moved to memory of the host for a while, packed alike
+ *   away    states that lie in memory of the host: as `state`
  * Which values share a place is memory_share.c's, packing memory_pack.c's. Odd invariant: what freeze adds by itself
  * (first carries and yields into the carry's place, updates into the state's) reads only places that nothing else
  * overwrites at that moment; where that would not hold, a copy node stands here. */
@@ -179,13 +181,13 @@ static sgl_status fail_state(const sglir_graph *g, const char *name, const sglir
                         name, sglir_type_text(wanted, a, sizeof a), sglir_type_text(has, b, sizeof b));
 }
 
-/* The end of what the layout holds. */
-static int64_t end_of_layout(const sglir_graph *layout)
+/* The end of what the layout holds in a space. */
+static int64_t end_of_layout(const sglir_graph *layout, sglir_space space)
 {
     int64_t end = 0;
     for (int64_t v = 0; layout != NULL && v < layout->values.count; v++) {
         const sglir_value *value = &layout->values.data[v];
-        if (value->space != SGLIR_SPACE_STATE) continue;
+        if (value->space != space) continue;
         int64_t stop = value->offset + sglir_bytes(&value->type);
         if (stop > end) end = stop;
     }
@@ -195,7 +197,8 @@ static int64_t end_of_layout(const sglir_graph *layout)
 static sgl_status place_states(const sglpass_context *context, sglpass_sharing *s, sglir_graph *g)
 {
     const sglir_graph *layout = context->layout;
-    int64_t end = end_of_layout(layout);
+    int64_t ends[SGLIR_SPACES] = { [SGLIR_SPACE_STATE] = end_of_layout(layout, SGLIR_SPACE_STATE),
+                                   [SGLIR_SPACE_AWAY] = end_of_layout(layout, SGLIR_SPACE_AWAY) };
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         if (node->op != SGLIR_OP_INPUT || sglir_attr_int(g, node, "role") == SGL_FEED) continue;
@@ -206,13 +209,15 @@ static sgl_status place_states(const sglpass_context *context, sglpass_sharing *
         if (known != SGLIR_NONE) {
             if (!sglir_type_equal(sglir_type_of(layout, known), type))
                 return fail_state(g, name, sglir_type_of(layout, known), type);
+            group->space = sglir_value_at(layout, known)->space;
             group->offset = sglir_value_at(layout, known)->offset;
         } else {
-            group->offset = sglpass_align_up(end, STATE_ALIGNMENT);
-            end = group->offset + sglir_bytes(type);
+            group->offset = sglpass_align_up(ends[group->space], STATE_ALIGNMENT);
+            ends[group->space] = group->offset + sglir_bytes(type);
         }
     }
-    g->space_bytes[SGLIR_SPACE_STATE] = sglpass_align_up(end, STATE_ALIGNMENT);
+    g->space_bytes[SGLIR_SPACE_STATE] = sglpass_align_up(ends[SGLIR_SPACE_STATE], STATE_ALIGNMENT);
+    g->space_bytes[SGLIR_SPACE_AWAY] = sglpass_align_up(ends[SGLIR_SPACE_AWAY], STATE_ALIGNMENT);
     return SGL_OK;
 }
 
@@ -245,16 +250,16 @@ static sgl_status push_block(sglcore_env *env, arena_blocks *a, sglir_id owner, 
 }
 
 static sgl_status gather_blocks(const sglpass_context *context, const sglpass_sharing *s, sglir_graph *g,
-                                arena_blocks *a)
+                                sglir_space space, arena_blocks *a)
 {
     for (int64_t v = 0; v < g->values.count; v++) {
         const sglpass_group *group = &s->groups[v];
         int64_t bytes = sglir_bytes(&g->values.data[v].type);
-        if (group->space != SGLIR_SPACE_ARENA || group->next != (sglir_id)v || bytes == 0) continue;
+        if (group->space != space || group->next != (sglir_id)v || bytes == 0) continue;
         SGLCORE_TRY(push_block(g->env, a, (sglir_id)v, bytes, group->first, group->last));
     }
     a->groups = a->blocks.count;
-    for (int64_t n = 0; context->workspace != NULL && n < g->nodes.count; n++) {
+    for (int64_t n = 0; space == SGLIR_SPACE_ARENA && context->workspace != NULL && n < g->nodes.count; n++) {
         if (s->begins[n] < 0) continue;
         int64_t bytes = context->workspace(g, (sglir_id)n);
         g->nodes.data[n].work_bytes = bytes;
@@ -263,11 +268,12 @@ static sgl_status gather_blocks(const sglpass_context *context, const sglpass_sh
     return SGL_OK;
 }
 
-static sgl_status place_arena(const sglpass_context *context, sglpass_sharing *s, sglir_graph *g)
+/* The arena, with workspaces; or the same in memory of the host. */
+static sgl_status place_arena(const sglpass_context *context, sglpass_sharing *s, sglir_graph *g, sglir_space space)
 {
     arena_blocks a = { .groups = 0 };
     sglpass_packing packing;
-    sgl_status status = gather_blocks(context, s, g, &a);
+    sgl_status status = gather_blocks(context, s, g, space, &a);
     if (status == SGL_OK)
         status = sglpass_pack_blocks(g->env, a.blocks.data, a.blocks.count, s->moments, ALIGNMENT, &packing);
     for (int64_t i = 0; i < a.blocks.count && status == SGL_OK; i++) {
@@ -278,8 +284,8 @@ static sgl_status place_arena(const sglpass_context *context, sglpass_sharing *s
             g->nodes.data[a.owners.data[i]].work_offset = offset;
     }
     if (status == SGL_OK) {
-        g->space_bytes[SGLIR_SPACE_ARENA] = packing.bytes;
-        g->arena_lower_bound = packing.lower_bound;
+        g->space_bytes[space] = packing.bytes;
+        if (space == SGLIR_SPACE_ARENA) g->arena_lower_bound = packing.lower_bound;
     }
     sglcore_vec_free(g->env, &a.blocks);
     sglcore_vec_free(g->env, &a.owners);
@@ -307,7 +313,8 @@ static sgl_status place(const sglpass_context *context, sglir_graph *g)
     sgl_status status = place_states(context, &sharing, g);
     place_apart(&sharing, g, SGLIR_SPACE_IO);
     place_apart(&sharing, g, SGLIR_SPACE_CONST);
-    if (status == SGL_OK) status = place_arena(context, &sharing, g);
+    if (status == SGL_OK) status = place_arena(context, &sharing, g, SGLIR_SPACE_ARENA);
+    if (status == SGL_OK) status = place_arena(context, &sharing, g, SGLIR_SPACE_HOST);
     if (status == SGL_OK) put_places(&sharing, g);
     sglpass_share_free(&sharing);
     return status;

@@ -102,6 +102,7 @@ static void begin_node(sglpass_sharing *s, sglir_id id)
                 : sglir_attr_int(s->g, node, "role") == SGL_FEED ? SGLIR_SPACE_IO
                                                                  : SGLIR_SPACE_STATE;
     }
+    if (node->op == SGLIR_OP_OFFLOAD) space = SGLIR_SPACE_HOST;
     if (sglir_is_view(node)) return;
     for (uint32_t i = 0; i < node->out_count; i++) begin(s, node->out_first + i, first, last, space);
     for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++) {
@@ -129,9 +130,16 @@ static void use_args(sglpass_sharing *s, sglir_id id)
 {
     const sglir_node *node = node_at(s, id);
     for (uint32_t i = 0; i < node->arg_count; i++)
-        use(s, sglir_arg(s->g, node, i), id, node->op != SGLIR_OP_WAIT || i == 0);
+        use(s, sglir_arg(s->g, node, i), id, !sglir_is_wait(node->op) || i == 0);
     for (uint32_t r = 0; sglir_is_control(node) && r < node->region_count; r++)
         use_yields(s, id, node->region_first + r);
+}
+
+/* A state that is fetched from memory of the host lies there. */
+static void send_away(sglpass_sharing *s, const sglir_node *prefetch)
+{
+    const sglir_id root = s->views[sglir_arg(s->g, prefetch, 0)].root;
+    if (s->groups[root].space == SGLIR_SPACE_STATE) s->groups[root].space = SGLIR_SPACE_AWAY;
 }
 
 static void find_lives(sglpass_sharing *s)
@@ -147,7 +155,8 @@ static void find_lives(sglpass_sharing *s)
     for (int64_t n = 0; n < g->nodes.count; n++) {
         s->waits[n] = SGLIR_NONE;
         if (s->begins[n] >= 0) use_args(s, (sglir_id)n);
-        if (node_at(s, (sglir_id)n)->op == SGLIR_OP_WAIT)
+        if (node_at(s, (sglir_id)n)->op == SGLIR_OP_PREFETCH) send_away(s, node_at(s, (sglir_id)n));
+        if (sglir_is_wait(node_at(s, (sglir_id)n)->op))
             s->waits[sglir_value_at(g, sglir_arg(g, node_at(s, (sglir_id)n), 0))->node] = (sglir_id)n;
     }
     for (int64_t i = 0; i < g->outputs.count; i++) {
@@ -230,6 +239,12 @@ static bool step_back(chain *c, sglir_id id, uint32_t index, sglir_id *next)
     return false;
 }
 
+/* The state lies in memory of the host: what moves it there is written in its place. */
+static bool is_away(const sglpass_sharing *s, sglir_id old)
+{
+    return s->groups[sglpass_head(s, old)].space == SGLIR_SPACE_AWAY;
+}
+
 /* Values of the region that nothing holds: no state, fetch or constant, and no carry of the loop around them. A loop in a
  * loop has its carries apart from those around it. */
 static bool may_join(const chain *c, sglir_id value)
@@ -238,7 +253,8 @@ static bool may_join(const chain *c, sglir_id value)
     const sglir_value *made = sglir_value_at(s->g, value), *head = sglir_value_at(s->g, sglpass_head(s, value));
     if (made->node == SGLIR_NONE || made->region != c->region) return false;
     if (c->region != 0 && (sglir_is_control(node_at(s, made->node)) || head->node == SGLIR_NONE)) return false;
-    return s->groups[sglpass_head(s, value)].space == SGLIR_SPACE_ARENA;
+    const uint8_t space = s->groups[sglpass_head(s, value)].space;
+    return space == SGLIR_SPACE_ARENA || (space == SGLIR_SPACE_HOST && is_away(s, c->old));
 }
 
 static bool made_after_reads(const chain *c, sglir_id value)

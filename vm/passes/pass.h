@@ -80,12 +80,14 @@ sgl_status sglpass_autodiff(const sglpass_context *context, const sglir_graph *i
 sgl_status sglpass_shard(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_micro_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_stages_split(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_pieces(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_sections(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_decompose(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_join(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_collect(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_recompute(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_regather(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
+sgl_status sglpass_offload(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_fuse(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);
 sgl_status sglpass_memory(const sglpass_context *context, const sglir_graph *in, sglir_graph **out);

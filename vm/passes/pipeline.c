@@ -8,6 +8,7 @@
  *     shard       layouts over the ranks of a mesh: local extents, exchanges where a layout must change
  *     micro       the mesh's axis of time: a loop over micro-batches, sums paid by `accumulate`
  *     stages      of a pipeline: this rank's stage, its turns in the order of a schedule, sends and receives
+ *     pieces      updates of all parameters at once become updates of pieces, where states live in memory of the host
  *     sections    parameters and states become ranges of few long sections
  *     decompose   composites that the device does not run whole become primitives
  *     simplify    once more, over what the passes made
@@ -15,9 +16,11 @@
  *     collect     sums over ranks leave in buckets, as their terms are made
  *     recompute   what the backward makes again instead of keeping it, as marked or against a bound on memory
  *     regather    parameters that ranks gather are whole for the forward, and again for the backward, not between
+ *     offload     states that live in memory of the host are fetched for those that use them, and go back
  *     fuse        nodes become kernels
  *     schedule    the order that needs least memory; exchanges begin early and are waited for late
- *     memory      every stored value gets its place; over the bound: back to recompute, a few times at most
+ *     memory      every stored value gets its place; over the bound: back to recompute, a few times at most; then all
+ *                 again, with more in memory of the host
  *   placed graph ──► exec/freeze
  *
  * Comes in: a traced graph, a plan, the session's layout. Goes out: a placed graph. After each pass the verifier looks
@@ -42,6 +45,7 @@ const sglpass sglpass_pipeline[] = {
     { "micro", sglpass_micro_split, SGLIR_PER_RANK, false, "splits the batch into a loop over micro-batches" },
     { "stages", sglpass_stages_split, SGLIR_PER_RANK, false,
       "the rank's stage of a pipeline, in the order of a schedule" },
+    { "pieces", sglpass_pieces, SGLIR_PER_RANK, false, "cuts updates of states that live in memory of the host" },
     { "sections", sglpass_sections, SGLIR_PER_RANK, false, "gathers parameters and states into sections" },
     { "decompose", sglpass_decompose, SGLIR_PER_RANK, false,
       "composites without a kernel of their own become primitives" },
@@ -52,6 +56,8 @@ const sglpass sglpass_pipeline[] = {
       "makes values again for the backward instead of keeping them" },
     { "regather", sglpass_regather, SGLIR_PER_RANK, true,
       "gathers parameters for the backward again instead of keeping them whole" },
+    { "offload", sglpass_offload, SGLIR_PER_RANK, false,
+      "moves states to memory of the host, and back where they are used" },
     { "fuse", sglpass_fuse, SGLIR_FUSED, false, "groups nodes into kernels" },
     { "schedule", sglpass_schedule, SGLIR_FUSED, true, "orders nodes so that few bytes live at once" },
     { "memory", sglpass_memory, SGLIR_PLACED, false, "gives every stored value its place" },
@@ -311,11 +317,12 @@ static sgl_status fail_bound(const sglpass_context *context, const sglir_graph *
     return sglcore_fail(
         context->env, SGL_LIMIT,
         "plan: memory is %lld bytes, and program \"%s\" needs %lld at least: %lld of parameters and states, "
-        "%lld of values that live within a step, %lld of feeds, fetches and constants; a smaller batch or "
-        "more micro-batches (plan.micro) take less",
+        "%lld of values that live within a step, %lld of feeds, fetches and constants, with all in memory of the host that "
+        "can be there (plan.offload): %lld bytes; a smaller batch or more micro-batches (plan.micro) take less",
         (long long)context->plan->memory, sglcore_string(g->strings, g->name), (long long)sglpass_bytes(g),
         (long long)bytes[SGLIR_SPACE_STATE], (long long)bytes[SGLIR_SPACE_ARENA],
-        (long long)(bytes[SGLIR_SPACE_IO] + bytes[SGLIR_SPACE_CONST]));
+        (long long)(bytes[SGLIR_SPACE_IO] + bytes[SGLIR_SPACE_CONST]),
+        (long long)(bytes[SGLIR_SPACE_HOST] + bytes[SGLIR_SPACE_AWAY]));
 }
 
 /* Back to recompute with what it was given, and with more to spare each time: as much as the program is too large, and a
@@ -337,7 +344,47 @@ static sgl_status fit(const sglpass_context *given, const sglpass *list, const s
         sglir_graph_free(better ? *placed : next);
         if (better) *placed = next;
     }
-    return sglpass_bytes(*placed) > context.plan->memory ? fail_bound(given, *placed) : SGL_OK;
+    return SGL_OK;
+}
+
+/* All passes, and recompute again as often as it takes. */
+static sgl_status run_bounded(const sglpass_context *context, const sglpass *list, const sglir_graph *in,
+                              const char *until, sglir_graph **out)
+{
+    sglir_graph *kept = NULL;
+    sgl_status status = run_range(context, list, 0, in, until, out, &kept);
+    const bool placed = until == NULL || strcmp(until, "memory") == 0;
+    if (status == SGL_OK && *out && placed && context->plan->memory > 0)
+        status = fit(context, list, kept ? kept : in, out);
+    sglir_graph_free(kept);
+    return status;
+}
+
+static bool fits(const sglpass_context *context, const sglir_graph *placed)
+{
+    return context->plan->memory == 0 || sglpass_bytes(placed) <= context->plan->memory;
+}
+
+/* What recompute alone cannot bring under the bound goes to memory of the host, kind after kind: states, which wait for the
+ * end of a step; what the backward needs; parameters. The first set that fits is taken, else the one of fewest bytes. */
+static sgl_status offload_more(const sglpass_context *given, const sglpass *list, const sglir_graph *in,
+                               const char *until, sglir_graph **placed)
+{
+    static const int order[] = { SGLPLAN_OFFLOAD_MOMENTS, SGLPLAN_OFFLOAD_ACTIVATIONS, SGLPLAN_OFFLOAD_PARAMS };
+    sglplan plan = *given->plan;
+    sglpass_context context = *given;
+    context.plan = &plan;
+    for (int i = 0; i < SGLPLAN_OFFLOAD_COUNT && !fits(given, *placed); i++) {
+        sglir_graph *next = NULL;
+        if (sglplan_offloads(&plan, order[i])) continue;
+        plan.offload |= (uint8_t)(1u << order[i]);
+        const sgl_status status = run_bounded(&context, list, in, until, &next);
+        const bool better = status == SGL_OK && sglpass_bytes(next) < sglpass_bytes(*placed);
+        sglir_graph_free(better ? *placed : next);
+        if (better) *placed = next;
+        SGLCORE_TRY(status);
+    }
+    return fits(given, *placed) ? SGL_OK : fail_bound(given, *placed);
 }
 
 sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, const char *until, sglir_graph **out)
@@ -348,16 +395,14 @@ sgl_status sglpass_run(const sglpass_context *context, const sglir_graph *in, co
 sgl_status sglpass_run_list(const sglpass_context *context, const sglpass *list, const sglir_graph *in,
                             const char *until, sglir_graph **out)
 {
-    sglir_graph *kept = NULL;
     *out = NULL;
     SGLCORE_TRY(check_asked(context));
-    sgl_status status = run_range(context, list, 0, in, until, out, &kept);
+    sgl_status status = run_bounded(context, list, in, until, out);
     if (status == SGL_OK && *out == NULL)
         status = sglcore_fail(context->env, SGL_INVALID_ARGUMENT, "the plan leaves out every pass up to '%s'",
                               until ? until : "");
-    bool placed = until == NULL || strcmp(until, "memory") == 0;
-    if (status == SGL_OK && placed && context->plan->memory > 0) status = fit(context, list, kept ? kept : in, out);
-    sglir_graph_free(kept);
+    const bool placed = until == NULL || strcmp(until, "memory") == 0;
+    if (status == SGL_OK && placed && !fits(context, *out)) status = offload_more(context, list, in, until, out);
     if (status == SGL_OK) return SGL_OK;
     sglir_graph_free(*out);
     *out = NULL;

@@ -54,6 +54,9 @@ enum {
     CLASS_ALL_TO_ALL_EACH = WIDE,
     CLASS_RING_SHIFT = WIDE,
     CLASS_WAIT = WIDE,
+    CLASS_OFFLOAD = WIDE,
+    CLASS_PREFETCH = WIDE,
+    CLASS_ARRIVED = WIDE,
     CLASS_SCAN = WIDE, /* of regions: what they take and give; what stands in them is of its own class */
     CLASS_COND = WIDE,
     CLASS_WHILE = WIDE,

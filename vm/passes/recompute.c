@@ -6,7 +6,7 @@
  *   graph    clones written right before the first node that needs them         here
  *
  * In: a graph of forward and backward, per region (a loop over micro-batches has both in its body). Out: the same, with
- * clones for the backward. A clone carries an epoch, so that no pass merges it back with its original, and what it reads
+ * clones for the backward, or with moves to memory of the host and back. A clone carries an epoch, so that no pass merges it back with its original, and what it reads
  * of the forward it reads through an `after`, behind the gradient that comes in there, so that no pass draws it forward.
  * Random numbers are counted from the same ids: a mask is the same the second time. Odd invariant: every value of the
  * old graph may have two in the new one, what the forward made and what the backward sees; they differ where the
@@ -18,6 +18,7 @@ typedef struct writer {
     sglir_rewrite made; /* the map of what the forward made; outputs follow it */
     sglir_rewrite seen; /* the map of what the backward sees; the same new graph */
     sglir_id *waits;    /* per value: the trigger that seen's value waits for */
+    sglir_id *host;     /* per value: where it is in memory of the host, SGLIR_NONE: nowhere */
     uint16_t epoch;
     bool changed;
 } writer;
@@ -92,10 +93,49 @@ static void settle_arguments(writer *w, const sglir_node *node, sglir_id id, sgl
     if (!behind) wait_for(w, sglir_arg(s->g, node, 0), trigger, id);
 }
 
+static void set_made(writer *w, sglir_id id)
+{
+    if (failed(w)) return;
+    sglir_set_origin_made(w->made.to, w->made.from, id, "recompute");
+    sglir_node *made = &w->made.to->nodes.data[w->made.to->nodes.count - 1];
+    made->epoch = w->epoch;
+    made->turn = 0; /* it runs when it fits, or when the backward wants it */
+    made->origin = w->made.to->origin;
+    w->changed = true;
+}
+
+/* Moves what the forward has made, and is not to be kept on the device, to memory of the host. */
+static void send_away(writer *w, sglir_id id)
+{
+    const sglir_node *node = sglpass_again_at(&w->again, id);
+    for (uint32_t k = 0; k < node->out_count && !failed(w); k++) {
+        const sglir_id value = node->out_first + k;
+        if (!w->again.value[value].away) continue;
+        w->host[value] = sglir_emit(w->made.to, SGLIR_OP_OFFLOAD, &w->made.map[value], 1, NULL, 0, NULL);
+        set_made(w, id);
+    }
+}
+
+/* And back. Whoever schedules says when: it waits for nothing but its being there. */
+static void fetch_back(writer *w, sglir_id id)
+{
+    const sglir_node *node = sglpass_again_at(&w->again, id);
+    for (uint32_t k = 0; k < node->out_count && !failed(w); k++) {
+        const sglir_id value = node->out_first + k;
+        if (!w->again.value[value].away) continue;
+        w->seen.map[value] = sglir_emit(w->made.to, SGLIR_OP_PREFETCH, &w->host[value], 1, NULL, 0, NULL);
+        set_made(w, id);
+    }
+}
+
 static void write_clone(writer *w, sglir_id id, sglir_id trigger)
 {
     const sglpass_again *s = &w->again;
     const sglir_node *node = sglpass_again_at(s, id);
+    if (s->node[id].away) {
+        fetch_back(w, id);
+        return;
+    }
     sglir_graph *to = w->made.to;
     enum { AT_HAND = 16 };
     sglir_id kept[AT_HAND];
@@ -228,6 +268,7 @@ static void write_node(writer *w, sglir_id id)
         copy_results(node, w->seen.map, w->made.map);
     else
         copy_results(node, w->made.map, w->seen.map);
+    if (w->again.node[id].away) send_away(w, id);
 }
 
 /* A node that holds regions is met after the regions around it: what is known of these is done with by then. */
@@ -268,9 +309,11 @@ sgl_status sglpass_recompute(const sglpass_context *context, const sglir_graph *
     w.seen = w.made;
     size_t values = (size_t)in->values.count;
     w.seen.map = sglcore_arena_alloc(&w.again.arena, values * sizeof *w.seen.map);
+    w.host = sglcore_arena_alloc(&w.again.arena, values * sizeof *w.host);
     w.waits = sglcore_arena_alloc(&w.again.arena, values * sizeof *w.waits);
-    sgl_status status = w.seen.map && w.waits && sglpass_again_room(&w.again) ? mark_live(&w) : SGL_OUT_OF_MEMORY;
-    for (size_t v = 0; v < values && status == SGL_OK; v++) w.seen.map[v] = w.waits[v] = SGLIR_NONE;
+    sgl_status status =
+        w.seen.map && w.host && w.waits && sglpass_again_room(&w.again) ? mark_live(&w) : SGL_OUT_OF_MEMORY;
+    for (size_t v = 0; v < values && status == SGL_OK; v++) w.seen.map[v] = w.host[v] = w.waits[v] = SGLIR_NONE;
     if (status == SGL_OK)
         write_nodes(&w, 0);
     else

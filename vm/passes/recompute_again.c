@@ -63,7 +63,7 @@ sgl_status sglpass_again_cone(sglpass_again *s, sglir_id value)
         sglir_id id = s->stack.data[s->stack.count - 1];
         const sglir_node *node = sglpass_again_at(s, id);
         int64_t before = s->stack.count;
-        for (uint32_t i = node->arg_count; i-- > 0 && s->node[id].stamp != s->stamp;) {
+        for (uint32_t i = s->node[id].away ? 0 : node->arg_count; i-- > 0 && s->node[id].stamp != s->stamp;) {
             sglir_id arg = sglir_arg(s->g, node, i), maker = sglpass_again_maker(s, arg);
             if (wants_clone(s, arg) && s->node[maker].stamp != s->stamp)
                 SGLCORE_TRY(sglcore_vec_push(s->env, &s->stack, maker));
@@ -103,7 +103,8 @@ static sgl_status run_on_paper(sglpass_again *s, sglir_id id, int64_t position)
             const sglir_node *clone = sglpass_again_at(s, s->cone.data[c]);
             for (uint32_t k = 0; k < clone->out_count; k++)
                 s->again_from[clone->out_first + k] = s->again_last[clone->out_first + k] = position;
-            for (uint32_t a = 0; a < clone->arg_count; a++) use_at(s, sglir_arg(s->g, clone, a), position, true);
+            for (uint32_t a = 0; a < clone->arg_count && !s->node[s->cone.data[c]].away; a++)
+                use_at(s, sglir_arg(s->g, clone, a), position, true);
         }
         use_at(s, value, position, backward);
     }

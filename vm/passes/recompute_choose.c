@@ -62,12 +62,8 @@ static sgl_status mark_modules(sglpass_again *s)
 
 enum { SMALLEST_SHARE = 4096 }; /* values of less than this part of all that is kept are not worth a clone */
 
-typedef struct candidate {
-    sglir_id value;
-    double worth; /* bytes over cost, when last looked at; 0: done with */
-    int64_t next; /* the same of a later turn; -1: there is none */
-} candidate;
-typedef SGLCORE_VEC(candidate) candidates;
+typedef sglpass_again_candidate candidate;
+typedef sglpass_again_candidates candidates;
 
 /* In bytes that could be moved meanwhile, as fuse weighs: a product's flops are quick, an elementwise op's are not. */
 static double cost_of(const sglpass_again *s, sglir_id id)
@@ -103,7 +99,7 @@ static sgl_status list_candidates(sglpass_again *s, candidates *list)
         for (int64_t n = 0; n < region->nodes.count; n++) {
             sglir_id id = region->nodes.data[n];
             const sglir_node *node = sglpass_again_at(s, id);
-            bool fits = s->node[id].live && !s->node[id].backward && node->region_count == 0 &&
+            bool fits = s->node[id].live && !s->node[id].backward && !s->node[id].away && node->region_count == 0 &&
                         !(sglir_ops[node->op].flags & (SGLIR_EFFECT | SGLIR_EXCHANGE));
             for (uint32_t k = 0; fits && k < node->out_count; k++) {
                 const sglpass_again_value *value = &s->value[node->out_first + k];
@@ -210,17 +206,27 @@ static sgl_status choose_from(sglpass_again *s, candidates *list, int64_t peak, 
     return SGL_OK;
 }
 
+sgl_status sglpass_again_list(sglpass_again *s, candidates *list)
+{
+    SGLCORE_TRY(list_candidates(s, list));
+    return join_turns(s, list);
+}
+
 sgl_status sglpass_again_choose(sglpass_again *s, int64_t bytes)
 {
     candidates list = { 0 };
     int64_t peak = 0;
+    const sglplan *plan = s->context->plan;
+    const bool offloads = sglplan_offloads(plan, SGLPLAN_OFFLOAD_ACTIVATIONS);
     SGLCORE_TRY(mark_modules(s));
     sglpass_again_settle(s);
-    if (bytes == 0) return SGL_OK;
+    if (bytes == 0 && (!offloads || plan->memory > 0)) return SGL_OK;
     SGLCORE_TRY(sglpass_again_peak(s, &peak));
-    sgl_status status = list_candidates(s, &list);
-    if (status == SGL_OK) status = join_turns(s, &list);
-    if (status == SGL_OK) status = choose_from(s, &list, peak, peak > bytes ? peak - bytes : 0);
+    const int64_t goal = bytes > 0 && peak > bytes ? peak - bytes : 0;
+    if (offloads) SGLCORE_TRY(sglpass_again_send_away(s, bytes, goal, &peak));
+    if (bytes == 0) return SGL_OK;
+    sgl_status status = sglpass_again_list(s, &list);
+    if (status == SGL_OK) status = choose_from(s, &list, peak, goal);
     sglcore_vec_free(s->env, &list);
     return status;
 }

@@ -1,8 +1,9 @@
 /* recompute_parts.h -- what the files of the pass `recompute` share: one region of a graph, split into forward and
  * backward, with what the backward needs of the forward.
  *
- * recompute_needs.c finds what is kept between the two, recompute_choose.c which of it is made again, recompute_again.c
- * what it takes to make a value again and how many bytes then live at once, recompute.c writes the clones. Odd
+ * recompute_needs.c finds what is kept between the two, recompute_choose.c which of it is made again, recompute_away.c
+ * which of it goes to memory of the host instead, recompute_again.c what it takes to make a value again and how many
+ * bytes then live at once, recompute.c writes the clones. A value that goes away is one that is made again by a move. Odd
  * invariant: a value is `stored` only where fuse would store it too; what kernels of the backward work out on the way
  * (an elementwise op of values that are there) is no choice of this pass, and follows what it is made from. */
 #ifndef SGLPASS_RECOMPUTE_PARTS_H
@@ -19,6 +20,7 @@ typedef struct sglpass_again_value {
     bool stored; /* kept from the forward to the backward */
     bool leaves; /* an output or a yield */
     bool again;  /* chosen: not kept, made again */
+    bool away;   /* chosen so: moved to memory of the host, and back for the backward */
     bool stale;  /* not there any more, because of what was chosen */
     bool counted;  /* it has bytes of its own in memory: all values */
     sglir_id root; /* the value under reshapes: all values */
@@ -28,6 +30,7 @@ typedef struct sglpass_again_value {
 typedef struct sglpass_again_node {
     bool live;
     bool backward;    /* made by autodiff, or from what is */
+    bool away;        /* a result of it is: its clone is a move */
     int64_t position; /* in its region */
     int64_t reach;    /* the last position of the forward that it depends on, -1: none */
     int32_t level;    /* nodes outside of kernels on the longest way to it; fuse makes kernels of one level */
@@ -94,7 +97,23 @@ sgl_status sglpass_again_peak(sglpass_again *s, int64_t *peak);
 
 /* ---- recompute_choose.c ---- */
 
+typedef struct sglpass_again_candidate {
+    sglir_id value;
+    double worth; /* bytes over cost, when last looked at; 0: done with */
+    int64_t next; /* the same of a later turn; -1: there is none */
+} sglpass_again_candidate;
+typedef SGLCORE_VEC(sglpass_again_candidate) sglpass_again_candidates;
+
+/* The stored values of the region that are worth a choice, each with those of later turns that are alike. */
+sgl_status sglpass_again_list(sglpass_again *s, sglpass_again_candidates *list);
+
 /* Marks what the graph's annotations say, and then as much as it takes to spare `bytes` of the peak. */
 sgl_status sglpass_again_choose(sglpass_again *s, int64_t bytes);
+
+/* ---- recompute_away.c ---- */
+
+/* Sends away what the backward uses late enough for the link to carry it there and back meanwhile, the longest way first,
+ * until *peak is no more than `goal`; INT64_MAX as `bytes`, what is to be spared: whatever lowers the peak, in time or not. */
+sgl_status sglpass_again_send_away(sglpass_again *s, int64_t bytes, int64_t goal, int64_t *peak);
 
 #endif

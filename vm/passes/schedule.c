@@ -44,7 +44,7 @@ static void mark_transient(sglpass_scheduler *s)
     for (int64_t n = 0; n < g->nodes.count; n++) {
         const sglir_node *node = &g->nodes.data[n];
         for (uint32_t i = 0; i < node->out_count; i++)
-            s->transient[node->out_first + i] = !is_leaf(node) && !sglir_is_view(node);
+            s->transient[node->out_first + i] = !is_leaf(node) && !sglir_is_view(node) && node->op != SGLIR_OP_OFFLOAD;
     }
     for (int64_t i = 0; i < g->outputs.count; i++) {
         const sglir_output *output = &g->outputs.data[i];
@@ -353,7 +353,7 @@ sgl_status sglpass_schedule(const sglpass_context *context, const sglir_graph *i
         *out = NULL;
         return status;
     }
-    if (sglpass_has_exchanges(*out)) return begin_early(context, in, out);
+    if (sglpass_has_begun(*out)) return begin_early(context, in, out);
     sglpass_say(context, in, *out, is_reordered(*out));
     return SGL_OK;
 }

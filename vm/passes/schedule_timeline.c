@@ -60,6 +60,8 @@ static void find_uses(sglpass_placer *p, const sglir_region *region, int64_t cou
 void sglpass_mark_elsewhere(sglpass_placer *p)
 {
     const sglir_graph *g = from(p);
+    for (int64_t n = 0; n < g->nodes.count; n++)
+        if (g->nodes.data[n].op == SGLIR_OP_PREFETCH) p->away[p->views[sglir_arg(g, &g->nodes.data[n], 0)].root] = 1;
     for (int64_t i = 0; i < g->outputs.count; i++) p->elsewhere[p->views[g->outputs.data[i].value].root] = 1;
     for (int64_t r = 1; r < g->regions.count; r++) {
         const sglir_region *region = &g->regions.data[r];
@@ -73,10 +75,10 @@ static bool is_made_here(const sglpass_timeline *t, sglir_id root)
     const sglir_value *value = sglir_value_at(from(t->p), root);
     if (value->node == SGLIR_NONE || value->region != t->region || t->p->elsewhere[root]) return false;
     const uint16_t op = node_at(t->p, value->node)->op;
-    return op != SGLIR_OP_INPUT && op != SGLIR_OP_CONSTANT;
+    return op != SGLIR_OP_INPUT && op != SGLIR_OP_CONSTANT && op != SGLIR_OP_OFFLOAD;
 }
 
-static void add_bytes(int64_t *bytes, int64_t first, int64_t last, int64_t more)
+void sglpass_add_bytes(int64_t *bytes, int64_t first, int64_t last, int64_t more)
 {
     for (int64_t at = first; at <= last; at++) bytes[at] += more;
 }
@@ -93,7 +95,7 @@ static void count_live(sglpass_timeline *t, const sglir_region *region)
             const sglir_id made = node->out_first + i;
             const int64_t last = p->last_use[made] > n ? p->last_use[made] : n;
             if (!is_made_here(t, made)) continue;
-            add_bytes(t->bytes, n, last < t->count ? last : t->count - 1, bytes_of(p, made));
+            sglpass_add_bytes(t->bytes, n, last < t->count ? last : t->count - 1, bytes_of(p, made));
         }
     }
 }
@@ -138,7 +140,7 @@ static int64_t ready_at(const sglpass_timeline *t, const sglpass_exchange *x)
         const sglir_id arg = sglir_arg(from(p), node, i);
         const sglir_value *value = sglir_value_at(from(p), arg), *root = sglir_value_at(from(p), p->views[arg].root);
         if (value->node == SGLIR_NONE || value->region != t->region) continue;
-        if (root->node != SGLIR_NONE && root->region == t->region && sglir_is_exchange(node_at(p, root->node)->op))
+        if (root->node != SGLIR_NONE && root->region == t->region && sglir_is_begun(node_at(p, root->node)->op))
             return x->at;
         if (p->position[value->node] + 1 > ready) ready = p->position[value->node] + 1;
     }
@@ -193,12 +195,14 @@ static void place_begin(sglpass_timeline *t, sglpass_exchange *x, int64_t least)
         x->begin = to;
     }
     if (x->begin == x->at) return;
-    add_bytes(t->bytes, x->begin, x->at - 1, x->bytes);
-    if (ahead) add_bytes(t->ahead, x->begin, x->first_read - 1 < t->count ? x->first_read - 1 : t->count - 1, x->bytes);
+    sglpass_add_bytes(t->bytes, x->begin, x->at - 1, x->bytes);
+    if (ahead)
+        sglpass_add_bytes(t->ahead, x->begin, x->first_read - 1 < t->count ? x->first_read - 1 : t->count - 1,
+                          x->bytes);
 }
 
 /* Where the state's or carry's new value is first written: nothing that is under way may read the old one then. */
-static int64_t written_at(const sglpass_timeline *t, sglir_id old)
+int64_t sglpass_written_at(const sglpass_timeline *t, sglir_id old)
 {
     const sglpass_placer *p = t->p;
     const sglir_graph *g = from(p);
@@ -237,7 +241,7 @@ static void place_end(sglpass_timeline *t, int64_t i)
         last = t->exchanges.data[i + UNREAD_AHEAD].at; /* what nobody reads is not left for the end of all */
     for (uint32_t a = 0; a < node->arg_count; a++) {
         const sglir_id arg = sglir_arg(from(t->p), node, a), root = t->p->views[arg].root;
-        const int64_t written = written_at(t, root);
+        const int64_t written = sglpass_written_at(t, root);
         if (written < last) last = written;
         if (x->bytes > 0 && dies_here(t, arg, x->at)) held += bytes_of(t->p, root);
     }
@@ -248,13 +252,13 @@ static void place_end(sglpass_timeline *t, int64_t i)
     if (x->end < least) x->end = least;
 }
 
-static sgl_status find_exchanges(sglpass_timeline *t, const sglir_region *region)
+static sgl_status find_begun(sglpass_timeline *t, const sglir_region *region, bool moves)
 {
     sglpass_placer *p = t->p;
     for (int64_t n = 0; n < t->count; n++) {
         const sglir_id id = region->nodes.data[n];
         const sglir_node *node = node_at(p, id);
-        if (!p->live[id] || !sglir_is_exchange(node->op)) continue;
+        if (!p->live[id] || !(moves ? sglir_is_move(node->op) : sglir_is_exchange(node->op))) continue;
         sglpass_exchange x = {
             .node = id, .at = n, .first_read = t->count, .bytes = bytes_made(p, node), .unread = true
         };
@@ -303,10 +307,12 @@ sgl_status sglpass_timeline_fill(sglpass_timeline *t)
     for (int64_t v = 0; v < from(t->p)->values.count; v++) t->p->first_use[v] = t->p->last_use[v] = NOWHERE;
     find_uses(t->p, region, t->count);
     count_live(t, region);
-    SGLCORE_TRY(find_exchanges(t, region));
+    SGLCORE_TRY(find_begun(t, region, false));
     set_bounds(t);
     place_exchanges(t, region);
-    return SGL_OK;
+    t->moves = t->exchanges.count;
+    SGLCORE_TRY(find_begun(t, region, true));
+    return sglpass_place_moves(t);
 }
 
 void sglpass_timeline_free(sglpass_timeline *t)

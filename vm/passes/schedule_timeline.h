@@ -10,7 +10,7 @@
 #include "passes/alias.h"
 #include "passes/pass.h"
 
-/* An exchange of the region at hand. */
+/* An exchange of the region at hand, or a move. */
 typedef struct sglpass_exchange {
     sglir_id node;
     int64_t at;         /* where it stood */
@@ -30,6 +30,7 @@ typedef struct sglpass_placer {
     int64_t *first_use;  /* per value: position of the first real use of it or a view of it; below 0: none */
     int64_t *last_use;
     uint8_t *scratch;   /* per value */
+    uint8_t *away;      /* per value: a state that is fetched from memory of the host */
     uint8_t *elsewhere; /* per value: an output or a yield, with a place of its own, or that of a state or carry */
     sglcore_arena arena;
 } sglpass_placer;
@@ -39,7 +40,8 @@ typedef struct sglpass_timeline {
     sglpass_placer *p;
     sglir_id region;
     int64_t count;                           /* of positions */
-    SGLCORE_VEC(sglpass_exchange) exchanges; /* in the order in which they stand */
+    SGLCORE_VEC(sglpass_exchange) exchanges; /* in the order in which they stand; behind them moves, in theirs */
+    int64_t moves;                           /* the first of these */
     int64_t *bytes;                          /* live at each position */
     int64_t *ahead; /* of results that nobody has read yet, of those that are larger than what they are made of */
     int64_t bound, most_ahead;
@@ -56,6 +58,11 @@ void sglpass_mark_elsewhere(sglpass_placer *p);
 /* Finds the exchanges of the region and places them; before, the timeline holds its placer and region alone. To be
  * freed in any case. */
 sgl_status sglpass_timeline_fill(sglpass_timeline *t);
+/* Where moves begin and have to have arrived, once the exchanges are placed. (schedule_moves.c) */
+sgl_status sglpass_place_moves(sglpass_timeline *t);
+/* Where the state's or carry's new value is first written: nothing that is under way may read the old one then. */
+int64_t sglpass_written_at(const sglpass_timeline *t, sglir_id old);
+void sglpass_add_bytes(int64_t *bytes, int64_t first, int64_t last, int64_t more);
 void sglpass_timeline_free(sglpass_timeline *t);
 
 #endif

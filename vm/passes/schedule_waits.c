@@ -44,7 +44,7 @@ static bool shows(const sglpass_placer *p, const sglir_node *node, sglir_id *mad
         if (maker == NULL) return false;
         node = maker;
         *made = (sglir_id)(maker - from(p)->nodes.data);
-        if (sglir_is_exchange(maker->op)) return true;
+        if (sglir_is_begun(maker->op)) return true;
     }
     return false;
 }
@@ -61,7 +61,7 @@ static sgl_status move_views(emitter *e, const sglir_region *region)
         for (int64_t i = 0; i < e->line.exchanges.count; i++) {
             const sglpass_exchange *x = &e->line.exchanges.data[i];
             if (x->node != made) continue;
-            if (node->op == SGLIR_OP_WAIT)
+            if (sglir_is_wait(node->op))
                 SGLCORE_TRY(sglcore_vec_push(from(p)->env, &e->waits, id));
             else
                 SGLCORE_TRY(sglcore_vec_push(from(p)->env, &e->views, (moved){ x->end, id }));
@@ -94,6 +94,7 @@ static sgl_status emit_waits(emitter *e, const sglpass_exchange *x)
 {
     sglir_rewrite *rewrite = &e->p->rewrite;
     const sglir_node *node = node_at(e->p, x->node);
+    const sglir_op op = sglir_is_move(node->op) ? SGLIR_OP_ARRIVED : SGLIR_OP_WAIT;
     for (uint32_t r = 0; r < node->out_count && sglir_status(rewrite->to) == SGL_OK; r++) {
         sglir_id *result = &rewrite->map[node->out_first + r];
         e->args.count = 0;
@@ -101,7 +102,7 @@ static sgl_status emit_waits(emitter *e, const sglpass_exchange *x)
         for (uint32_t i = 0; i < node->arg_count; i++)
             SGLCORE_TRY(sglcore_vec_push(from(e->p)->env, &e->args, rewrite->map[sglir_arg(from(e->p), node, i)]));
         sglir_set_origin_made(rewrite->to, rewrite->from, x->node, rewrite->pass);
-        sglir_emit(rewrite->to, SGLIR_OP_WAIT, e->args.data, (int)e->args.count, NULL, 0, result);
+        sglir_emit(rewrite->to, op, e->args.data, (int)e->args.count, NULL, 0, result);
     }
     for (int64_t i = 0; i < e->waits.count; i++) {
         const sglir_node *wait = node_at(e->p, e->waits.data[i]);
@@ -151,7 +152,7 @@ static sgl_status emit_before(emitter *e, int64_t position)
 static bool stays(const emitter *e, sglir_id id, int64_t position)
 {
     const sglir_node *node = node_at(e->p, id);
-    if (sglir_is_exchange(node->op)) {
+    if (sglir_is_begun(node->op)) {
         for (int64_t i = 0; i < e->line.exchanges.count; i++)
             if (e->line.exchanges.data[i].node == id) return e->line.exchanges.data[i].begin == position;
     }
@@ -186,10 +187,10 @@ static void emit_region(sglpass_placer *p, sglir_id id)
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
 
-bool sglpass_has_exchanges(const sglir_graph *g)
+bool sglpass_has_begun(const sglir_graph *g)
 {
     for (int64_t n = 0; n < g->nodes.count; n++)
-        if (sglir_is_exchange(g->nodes.data[n].op)) return true;
+        if (sglir_is_begun(g->nodes.data[n].op)) return true;
     return false;
 }
 
@@ -202,8 +203,9 @@ static bool make_room(sglpass_placer *p)
     p->first_use = sglcore_arena_alloc(&p->arena, values * sizeof *p->first_use);
     p->last_use = sglcore_arena_alloc(&p->arena, values * sizeof *p->last_use);
     p->scratch = sglcore_arena_alloc(&p->arena, values);
+    p->away = sglcore_arena_alloc(&p->arena, values);
     p->elsewhere = sglcore_arena_alloc(&p->arena, values);
-    return p->views && p->live && p->position && p->first_use && p->last_use && p->scratch && p->elsewhere;
+    return p->views && p->live && p->position && p->first_use && p->last_use && p->scratch && p->away && p->elsewhere;
 }
 
 sgl_status sglpass_place_waits(const sglpass_context *context, const sglir_graph *in, sglir_graph **out)

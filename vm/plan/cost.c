@@ -271,3 +271,28 @@ sglplan_cost sglplan_cost_of(const sglir_graph *g, sglir_id id)
 }
 
 sglplan_cost sglplan_cost_graph(const sglir_graph *g) { return cost_of_region(g, 0); }
+
+/* ---- seconds on paper ------------------------------------------------------------------------------------------- */
+
+double sglplan_seconds(const sglplan_cost *cost)
+{
+    const double flops_per_s = 4e14, bytes_per_s = 4.3e12, launch_s = 2e-6;
+    const double flops = cost->flops / flops_per_s, bytes = cost->bytes / bytes_per_s;
+    return (flops > bytes ? flops : bytes) + launch_s;
+}
+
+double sglplan_move_seconds(int64_t bytes)
+{
+    const double bytes_per_s = 55e9, start_s = 1e-5;
+    return (double)bytes / bytes_per_s + start_s;
+}
+
+double sglplan_seconds_unfused(const sglir_graph *g, sglir_id id)
+{
+    const double parts = 4;
+    const sglir_node *node = sglir_node_at(g, id);
+    const sglplan_cost cost = sglplan_cost_of(g, id);
+    if (node->op == SGLIR_OP_INPUT || sglir_is_view(node) || sglir_op_is_free((sglir_op)node->op)) return 0;
+    const bool held = (sglir_ops[node->op].flags & (SGLIR_ELEMENTWISE | SGLIR_REDUCTION)) != 0;
+    return sglplan_seconds(&cost) / (held ? parts : 1);
+}

@@ -118,6 +118,45 @@ static const char *const attentions[SGLPLAN_ATTENTION_COUNT] = {
 #undef SGLPLAN_ATTENTION_TEXT
 };
 
+static const char *const offloads[SGLPLAN_OFFLOAD_COUNT] = {
+#define SGLPLAN_OFFLOAD_TEXT(name, text) text,
+    SGLPLAN_OFFLOADS(SGLPLAN_OFFLOAD_TEXT)
+#undef SGLPLAN_OFFLOAD_TEXT
+};
+
+/* Any of the words, comma-separated. */
+static sgl_status set_offload(sglcore_env *env, sglplan *plan, const sglir_named *field)
+{
+    uint8_t set = 0;
+    SGLCORE_TRY(check_kind(env, field, 's'));
+    for (const char *at = field->s + strspn(field->s, ", "); *at; at += strspn(at, ", ")) {
+        char word[32], hint[SGLCORE_HINT_ROOM];
+        const size_t length = strcspn(at, ", ");
+        int found = 0;
+        snprintf(word, sizeof word, "%.*s", (int)length, at);
+        while (found < SGLPLAN_OFFLOAD_COUNT && strcmp(offloads[found], word) != 0) found++;
+        if (found == SGLPLAN_OFFLOAD_COUNT)
+            return sglcore_fail(env, SGL_INVALID_ARGUMENT,
+                                "plan: offload: \"%s\" is none of moments, params, activations%s", word,
+                                sglcore_hint(word, offloads, SGLPLAN_OFFLOAD_COUNT, hint));
+        set |= (uint8_t)(1u << found);
+        at += length;
+    }
+    plan->offload = set;
+    return SGL_OK;
+}
+
+const char *sglplan_offloads_text(uint8_t offload, char text[SGLPLAN_OFFLOADS_ROOM])
+{
+    text[0] = '\0';
+    for (int i = 0; i < SGLPLAN_OFFLOAD_COUNT; i++) {
+        const size_t used = strlen(text);
+        if (offload >> i & 1)
+            snprintf(text + used, SGLPLAN_OFFLOADS_ROOM - used, "%s%s", used ? ", " : "", offloads[i]);
+    }
+    return text;
+}
+
 /* One of the words: its number. */
 static sgl_status set_word(sglcore_env *env, const char *const *words, int count, uint8_t *number,
                            const sglir_named *field)
@@ -186,8 +225,8 @@ static sgl_status set_compress(sglcore_env *env, sglplan *plan, const sglir_name
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision", "schedule",    "attention", "cut",     "wide",
-                                          "layouts",   "activations", "compress",  "disable", "memory" };
+    static const char *const others[] = { "precision",   "schedule", "attention", "cut",    "wide",   "layouts",
+                                          "activations", "compress", "disable",   "memory", "offload" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -200,6 +239,7 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
     }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) names[count++] = others[i];
     if (strcmp(field->name, "memory") == 0) return set_memory(env, plan, field);
+    if (strcmp(field->name, "offload") == 0) return set_offload(env, plan, field);
     if (strcmp(field->name, "precision") == 0) return set_precision(env, plan, field);
     if (strcmp(field->name, "schedule") == 0)
         return set_word(env, schedules, SGLPLAN_SCHEDULE_COUNT, &plan->schedule, field);
@@ -248,6 +288,8 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
         SGLCORE_TRY(sglcore_text_add(env, text, "%s = %lld\n", numbers[i].name, (long long)number_in(plan, i)));
     SGLCORE_TRY(sglcore_text_add(env, text, "cut = \"%s\"\n", plan->cut));
     SGLCORE_TRY(sglcore_text_add(env, text, "memory = %lld\n", (long long)plan->memory));
+    char offload[SGLPLAN_OFFLOADS_ROOM];
+    SGLCORE_TRY(sglcore_text_add(env, text, "offload = \"%s\"\n", sglplan_offloads_text(plan->offload, offload)));
     SGLCORE_TRY(sglcore_text_add(env, text, "wide = \"%s\"\n", plan->wide));
     SGLCORE_TRY(sglcore_text_add(env, text, "layouts = \"%s\"\n", plan->layouts));
     SGLCORE_TRY(sglcore_text_add(env, text, "activations = \"%s\"\n", plan->activations));
@@ -268,6 +310,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     sglcore_hasher_string(&hasher, attentions[plan->attention]);
     for (int i = 0; i < NUMBER_COUNT; i++) sglcore_hasher_u64(&hasher, (uint64_t)number_in(plan, i));
     sglcore_hasher_u64(&hasher, (uint64_t)plan->memory);
+    sglcore_hasher_u64(&hasher, plan->offload);
     sglcore_hasher_string(&hasher, plan->cut);
     sglcore_hasher_string(&hasher, plan->wide);
     sglcore_hasher_string(&hasher, plan->layouts);

@@ -33,11 +33,22 @@ typedef enum sglplan_attention {
         SGLPLAN_ATTENTION_COUNT
 } sglplan_attention;
 
+/* What goes to memory of the host while it is not used (docs/offload.md): optimizers' states, parameters, what the
+ * backward needs of the forward. Sets of them hold a bit for each. */
+#define SGLPLAN_OFFLOADS(X) X(MOMENTS, "moments") X(PARAMS, "params") X(ACTIVATIONS, "activations")
+enum {
+#define SGLPLAN_OFFLOAD_ENUM(name, text) SGLPLAN_OFFLOAD_##name,
+    SGLPLAN_OFFLOADS(SGLPLAN_OFFLOAD_ENUM)
+#undef SGLPLAN_OFFLOAD_ENUM
+        SGLPLAN_OFFLOAD_COUNT
+};
+
 typedef struct sglplan {
     int64_t mesh[SGLIR_AXIS_COUNT]; /* extent per axis, 1 where it is not used; MICRO: micro-batches of a step */
     uint8_t precision; /* sgl_dtype of the products: F32 or F64 as traced; BF16, F16: narrower than traced */
     uint8_t schedule;  /* sglplan_schedule: of the stages along pp */
     uint8_t attention; /* sglplan_attention */
+    uint8_t offload;   /* a bit per SGLPLAN_OFFLOADS */
     int64_t chunks;    /* interleaved: of a stage; 0: as many as sglplan_chunks says */
     int64_t scale;     /* fp16: of the loss, at first */
     int64_t scale_growth_interval; /* good steps after which it doubles */
@@ -63,6 +74,7 @@ typedef struct sglplan {
 #define SGLPLAN_SCALE_IN_A_ROW "~loss_scale.in_a_row"
 #define SGLPLAN_SCALE_FIRST "~loss_scale.first"
 
+static inline bool sglplan_offloads(const sglplan *plan, int what) { return (plan->offload >> what & 1) != 0; }
 /* Whether stages along pp take turns. */
 static inline bool sglplan_is_staged(const sglplan *plan)
 {
@@ -74,6 +86,9 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
 /* Of a stage of the pipeline: 2 under interleaved unless the plan says so, else 1. */
 int64_t sglplan_chunks(const sglplan *plan);
 const char *sglplan_schedule_name(const sglplan *plan);
+/* "moments, params" of a set of SGLPLAN_OFFLOADS, "" of none. */
+enum { SGLPLAN_OFFLOADS_ROOM = 48 };
+const char *sglplan_offloads_text(uint8_t offload, char text[SGLPLAN_OFFLOADS_ROOM]);
 bool sglplan_disables(const sglplan *plan, const char *pass);
 sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *text);
 sglcore_hash sglplan_hash(const sglplan *plan);
@@ -85,6 +100,13 @@ typedef struct sglplan_cost {
     double bytes;           /* arguments read once, results written once */
 } sglplan_cost;
 sglplan_cost sglplan_cost_of(const sglir_graph *g, sglir_id node); /* of a region: of its nodes, times its steps */
+/* Seconds on paper: of what a node costs on a device, and of bytes that are moved between its memory and the host's. The rates are
+ * those of one GPU (4.3 TB/s, 400 TFLOP/s of products, 55 GB/s each way): what decides is how many bytes of the one kind go by
+ * while one of the other does, and that other devices have alike. */
+double sglplan_seconds(const sglplan_cost *cost);
+double sglplan_move_seconds(int64_t bytes);
+/* The same of a node that may yet become a part of a kernel, of which each does a part of the work in memory. */
+double sglplan_seconds_unfused(const sglir_graph *g, sglir_id node);
 sglplan_cost sglplan_cost_graph(const sglir_graph *g);
 
 #endif

@@ -10,6 +10,7 @@
 
 typedef struct place {
     sgl_session *session;
+    uint8_t space;
     int64_t offset;
     bool written;
     sgl_dtype dtype;
@@ -18,14 +19,16 @@ typedef struct place {
 static sgl_status read_place(void *user, int64_t offset, void *data, int64_t bytes)
 {
     place *p = user;
-    return p->session->ops->read(p->session->device, p->session->state, p->offset + offset, data, bytes);
+    return p->session->ops->read(p->session->device, sglsession_states(p->session, p->space), p->offset + offset, data,
+                                 bytes);
 }
 
 static sgl_status write_place(void *user, int64_t offset, const void *data, int64_t bytes)
 {
     place *p = user;
     p->written = true;
-    return p->session->ops->write(p->session->device, p->session->state, p->offset + offset, data, bytes);
+    return p->session->ops->write(p->session->device, sglsession_states(p->session, p->space), p->offset + offset, data,
+                                  bytes);
 }
 
 /* Residuals of another number of ranks: f32 or f64, as the pass compress makes them. */
@@ -58,7 +61,8 @@ static sgl_status gather(sgl_session *session, bool parameters_only, saved *s)
     for (int64_t i = 0; sglsession_state_at(session, i, &state); i++) {
         if (state.role == SGL_CACHE || (parameters_only && state.role != SGL_PARAMETER)) continue;
         SGLCORE_TRY(sglcore_vec_push(env, &s->states, state));
-        SGLCORE_TRY(sglcore_vec_push(env, &s->places, (place){ session, state.offset, false, state.type.dtype }));
+        SGLCORE_TRY(
+            sglcore_vec_push(env, &s->places, (place){ session, state.space, state.offset, false, state.type.dtype }));
     }
     return SGL_OK;
 }

@@ -36,17 +36,19 @@ sgl_status sglsession_begin_state(sgl_session *session, const sglsession_state *
                             sgl_dtype_name(state->type.dtype));
     for (int64_t at = 0; at < state->bytes; at += PIECE_BYTES) {
         int64_t bytes = state->bytes - at < PIECE_BYTES ? state->bytes - at : PIECE_BYTES;
-        SGLCORE_TRY(session->ops->write(session->device, session->state, state->offset + at, piece.bytes, bytes));
+        SGLCORE_TRY(session->ops->write(session->device, sglsession_states(session, state->space), state->offset + at,
+                                        piece.bytes, bytes));
     }
     return SGL_OK;
 }
 
 /* States that passes made begin when their place is first there: those from `before` on. */
-sgl_status sglsession_begin_states(sgl_session *session, int64_t before)
+sgl_status sglsession_begin_states(sgl_session *session, sglir_space space, int64_t before)
 {
     sglsession_state state;
     for (int64_t i = 0; sglsession_state_at(session, i, &state); i++) {
-        if (state.made && state.offset >= before) SGLCORE_TRY(sglsession_begin_state(session, &state));
+        if (state.made && state.space == space && state.offset >= before)
+            SGLCORE_TRY(sglsession_begin_state(session, &state));
     }
     return SGL_OK;
 }

@@ -234,7 +234,8 @@ sgl_status sglsession_write_part(sgl_session *session, const sglsession_state *s
     char *part = sglcore_alloc(env, (size_t)state->bytes);
     if (!part) return SGL_OUT_OF_MEMORY;
     copy_part(state->split, &state->box, (char *)(uintptr_t)whole, part, false);
-    sgl_status status = session->ops->write(session->device, session->state, state->offset, part, state->bytes);
+    sgl_status status = session->ops->write(session->device, sglsession_states(session, state->space), state->offset,
+                                            part, state->bytes);
     sglcore_free(env, part, (size_t)state->bytes);
     return status;
 }
@@ -247,7 +248,9 @@ static sgl_status gather_whole(sgl_session *session, const sglsession_state *sta
         const sglstore_box box = sglsession_box(state->split, r);
         const int64_t bytes = bytes_of(state->split, &box);
         if (bytes == 0) continue;
-        if (r == w->rank) SGLCORE_TRY(session->ops->read(session->device, session->state, state->offset, part, bytes));
+        if (r == w->rank)
+            SGLCORE_TRY(session->ops->read(session->device, sglsession_states(session, state->space), state->offset,
+                                           part, bytes));
         SGLCORE_TRY(sglexec_net_broadcast(w->net, r, part, bytes, "gathering a state"));
         copy_part(state->split, &box, whole, part, true);
     }

@@ -131,6 +131,12 @@ static sgl_status text_of_bytes(const summary *s, sglcore_text *text)
         SGLCORE_TRY(
             sglcore_text_add(s->env, text, "  %-40s %20s\n", rows[i].name, sglsession_grouped(rows[i].bytes, number)));
     SGLCORE_TRY(sglcore_text_add(s->env, text, "  %-40s %20s\n", "total", sglsession_grouped(total, number)));
+    if (space[SGLIR_SPACE_AWAY] + space[SGLIR_SPACE_HOST] > 0) {
+        SGLCORE_TRY(sglcore_text_add(s->env, text, "  %-40s %20s\n", "beside that: states in memory of the host",
+                                     sglsession_grouped(space[SGLIR_SPACE_AWAY], number)));
+        SGLCORE_TRY(sglcore_text_add(s->env, text, "  %-40s %20s\n", "  values of a step there",
+                                     sglsession_grouped(space[SGLIR_SPACE_HOST], number)));
+    }
     SGLCORE_TRY(sglcore_text_add(s->env, text, "sections\n"));
     return sglsession_text_of_states(s->env, program->placed, text);
 }
@@ -219,11 +225,13 @@ static sgl_status json_of_bytes(const summary *s, sglcore_text *text)
     const int64_t *space = s->program->program->space_bytes;
     return sglcore_text_add(s->env, text,
                             ",\"parameter_bytes\":%lld,\"optimizer_bytes\":%lld,\"cache_bytes\":%lld,"
-                            "\"state_bytes\":%lld,\"arena_bytes\":%lld,\"io_bytes\":%lld,\"const_bytes\":%lld",
+                            "\"state_bytes\":%lld,\"arena_bytes\":%lld,\"io_bytes\":%lld,\"const_bytes\":%lld,"
+                            "\"host_bytes\":%lld,\"away_bytes\":%lld",
                             (long long)s->roles[SGL_PARAMETER], (long long)s->roles[SGL_STATE],
                             (long long)s->roles[SGL_CACHE], (long long)space[SGLIR_SPACE_STATE],
                             (long long)space[SGLIR_SPACE_ARENA], (long long)space[SGLIR_SPACE_IO],
-                            (long long)space[SGLIR_SPACE_CONST]);
+                            (long long)space[SGLIR_SPACE_CONST], (long long)space[SGLIR_SPACE_HOST],
+                            (long long)space[SGLIR_SPACE_AWAY]);
 }
 
 static sgl_status json_of_feeds(const summary *s, sglcore_text *text)

@@ -51,6 +51,8 @@ sgl_status sglsession_text_of_states(sglcore_env *env, const sglir_graph *g, sgl
                                      sglir_role_names[sglir_attr_int(g, node, "role")],
                                      sglir_type_text(t, type, sizeof type), sglsession_grouped(sglir_bytes(t), bytes)));
         if (members) SGLCORE_TRY(sglcore_text_add(env, text, "   %lld tensors", (long long)members));
+        if (sglir_value_at(g, node->out_first)->space == SGLIR_SPACE_AWAY)
+            SGLCORE_TRY(sglcore_text_add(env, text, "   in memory of the host"));
         SGLCORE_TRY(sglcore_text_add(env, text, "\n"));
     }
     if (elsewhere == 0) return SGL_OK;
@@ -85,6 +87,46 @@ static sgl_status text_of_peak(sglcore_env *env, const sglir_graph *g, const sgl
     return SGL_OK;
 }
 
+/* Moves of a program, and their bytes in a step. */
+typedef struct moves {
+    int64_t out, in, out_bytes, in_bytes;
+} moves;
+
+static void count_moves(const sglexec_program *p, uint32_t block, int64_t turns, moves *m)
+{
+    const sglexec_block *b = &p->blocks.data[block];
+    for (uint32_t n = b->first; n < b->first + b->count; n++) {
+        const sglexec_instruction *i = &p->instructions.data[n];
+        if (sglexec_is_control(i)) count_moves(p, i->block, turns * sglexec_turns(i), m);
+        if (i->op == SGLIR_OP_COND) count_moves(p, i->other, turns, m);
+        if (!sglir_is_move((sglir_op)i->op)) continue;
+        const bool out = i->op == SGLIR_OP_OFFLOAD;
+        *(out ? &m->out : &m->in) += turns;
+        const sglexec_operand *moved = &p->operands.data[i->operand_first];
+        *(out ? &m->out_bytes : &m->in_bytes) +=
+            turns * sglcore_dtype_bytes((sgl_dtype)moved->dtype, sglexec_elements(moved));
+    }
+}
+
+/* Beside the device's own; nothing where a program has nothing there. */
+static sgl_status text_of_host(const sgl_program *program, sglcore_text *text)
+{
+    sglcore_env *env = &program->session->vm->env;
+    const int64_t *space = program->program->space_bytes;
+    moves m = { 0 };
+    char a[32], b[32];
+    if (space[SGLIR_SPACE_HOST] + space[SGLIR_SPACE_AWAY] == 0) return SGL_OK;
+    count_moves(program->program, 0, 1, &m);
+    SGLCORE_TRY(sglcore_text_add(env, text, "memory of the host, beside that %38s\n",
+                                 sglsession_grouped(space[SGLIR_SPACE_HOST] + space[SGLIR_SPACE_AWAY], a)));
+    SGLCORE_TRY(
+        sglcore_text_add(env, text, "  states kept there %51s\n", sglsession_grouped(space[SGLIR_SPACE_AWAY], a)));
+    SGLCORE_TRY(
+        sglcore_text_add(env, text, "  values of a step %52s\n", sglsession_grouped(space[SGLIR_SPACE_HOST], a)));
+    return sglcore_text_add(env, text, "  moves a step: %lld out, %s bytes; %lld in, %s bytes\n", (long long)m.out,
+                            sglsession_grouped(m.out_bytes, a), (long long)m.in, sglsession_grouped(m.in_bytes, b));
+}
+
 static sgl_status memory_text(const sgl_program *program, const sglsession_lifetimes *all, sglcore_text *text)
 {
     sglcore_env *env = &program->session->vm->env;
@@ -104,6 +146,7 @@ static sgl_status memory_text(const sgl_program *program, const sglsession_lifet
     SGLCORE_TRY(sglcore_text_add(env, text, "feeds and fetches %52s\n", sglsession_grouped(space[SGLIR_SPACE_IO], a)));
     SGLCORE_TRY(sglcore_text_add(env, text, "constants %60s\n", sglsession_grouped(space[SGLIR_SPACE_CONST], a)));
     SGLCORE_TRY(sglcore_text_add(env, text, "total %64s\n", sglsession_grouped(total, a)));
+    SGLCORE_TRY(text_of_host(program, text));
     return text_of_peak(env, g, all, text);
 }
 
@@ -129,13 +172,14 @@ static sgl_status memory_json(const sgl_program *program, const sglsession_lifet
     const int64_t *space = program->program->space_bytes;
     SGLCORE_TRY(sglcore_text_add(env, text, "{\"program\":"));
     SGLCORE_TRY(sglcore_text_quote(env, text, sglcore_string(g->strings, g->name)));
-    SGLCORE_TRY(
-        sglcore_text_add(env, text,
-                         ",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
-                         "\"io_bytes\":%lld,\"const_bytes\":%lld,\"positions\":%lld,\"peak_at\":%lld,\"lifetimes\":[",
-                         (long long)space[SGLIR_SPACE_STATE], (long long)space[SGLIR_SPACE_ARENA],
-                         (long long)program->program->arena_lower_bound, (long long)space[SGLIR_SPACE_IO],
-                         (long long)space[SGLIR_SPACE_CONST], (long long)all->positions, (long long)all->peak_at));
+    SGLCORE_TRY(sglcore_text_add(
+        env, text,
+        ",\"state_bytes\":%lld,\"arena_bytes\":%lld,\"arena_lower_bound\":%lld,"
+        "\"io_bytes\":%lld,\"const_bytes\":%lld,\"host_bytes\":%lld,\"away_bytes\":%lld,\"positions\":%lld,\"peak_at\":%lld,\"lifetimes\":[",
+        (long long)space[SGLIR_SPACE_STATE], (long long)space[SGLIR_SPACE_ARENA],
+        (long long)program->program->arena_lower_bound, (long long)space[SGLIR_SPACE_IO],
+        (long long)space[SGLIR_SPACE_CONST], (long long)space[SGLIR_SPACE_HOST], (long long)space[SGLIR_SPACE_AWAY],
+        (long long)all->positions, (long long)all->peak_at));
     for (int64_t i = 0; i < all->count; i++) {
         if (i) SGLCORE_TRY(sglcore_text_add(env, text, ","));
         SGLCORE_TRY(lifetime_json(env, g, &all->by_size[i], text));

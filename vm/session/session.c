@@ -56,6 +56,19 @@ sgl_status sgl_session_look(sgl_vm *vm, const char *device, sgl_session **sessio
     return make_session(vm, device, true, session);
 }
 
+/* Memory of the host that the device reaches; on a device whose memory is the host's any block is. */
+static sgl_status alloc_host(sgl_session *session, int64_t bytes, void **block)
+{
+    const sglexec_device_ops *ops = session->ops;
+    return ops->alloc_host ? ops->alloc_host(session->device, bytes, block) : ops->alloc(session->device, bytes, block);
+}
+
+static void free_host(sgl_session *session, void *block, int64_t bytes)
+{
+    const sglexec_device_ops *ops = session->ops;
+    if (block) (ops->free_host ? ops->free_host : ops->free)(session->device, block, bytes);
+}
+
 void sgl_session_free(sgl_session *session)
 {
     if (!session) return;
@@ -64,6 +77,8 @@ void sgl_session_free(sgl_session *session)
     sglsession_leave(session);
     if (session->state) session->ops->free(session->device, session->state, session->state_bytes);
     if (session->arena) session->ops->free(session->device, session->arena, session->arena_bytes);
+    free_host(session, session->away, session->away_bytes);
+    free_host(session, session->host, session->host_bytes);
     session->ops->close(session->device);
     sglsession_unlock(session);
     sglir_graph_free(session->layout);
@@ -144,7 +159,7 @@ static sgl_status layout_take_inputs(sglir_graph *layout, const sglir_graph *fro
         int count = sglir_attrs_named(from, node, attrs);
         sglir_id made = sglir_emit(layout, SGLIR_OP_INPUT, NULL, 0, attrs, count, NULL);
         SGLCORE_TRY(sglir_status(layout));
-        layout->values.data[made].space = SGLIR_SPACE_STATE;
+        layout->values.data[made].space = value->space;
         layout->values.data[made].offset = value->offset;
     }
     return SGL_OK;
@@ -275,6 +290,8 @@ static sgl_status bind_program(sgl_program *program, const sgl_graph *graph)
     session->layout = layout;
     session->state_planned = larger(session->state_planned, bytes[SGLIR_SPACE_STATE]);
     session->arena_planned = larger(session->arena_planned, bytes[SGLIR_SPACE_ARENA]);
+    session->away_planned = larger(session->away_planned, bytes[SGLIR_SPACE_AWAY]);
+    session->host_planned = larger(session->host_planned, bytes[SGLIR_SPACE_HOST]);
     sglsession_link_in(&session->programs, &program->link);
     return SGL_OK;
 }
@@ -306,24 +323,47 @@ sgl_status sgl_freeze(sgl_session *session, const sgl_graph *graph, const sgl_pl
 
 /* ---- device memory ------------------------------------------------------------------------------------------------ */
 
-/* A larger state block takes over the content of the old one. */
+/* A larger block of states takes over the content of the old one. */
+static sgl_status grow(sgl_session *session, void **block, int64_t *bytes, int64_t planned, bool away)
+{
+    void *larger_one = NULL;
+    SGLCORE_TRY(away ? alloc_host(session, planned, &larger_one)
+                     : session->ops->alloc(session->device, planned, &larger_one));
+    sgl_status status = *block ? session->ops->copy(session->device, larger_one, *block, *bytes) : SGL_OK;
+    if (status == SGL_OK && *block) status = session->ops->finish(session->device);
+    void *const old = status == SGL_OK ? *block : larger_one;
+    const int64_t old_bytes = status == SGL_OK ? *bytes : planned;
+    if (away)
+        free_host(session, old, old_bytes);
+    else if (old)
+        session->ops->free(session->device, old, old_bytes);
+    if (status != SGL_OK) return status;
+    *block = larger_one;
+    *bytes = planned;
+    return SGL_OK;
+}
+
 sgl_status sglsession_ready_states(sgl_session *session)
 {
-    void *block = NULL;
-    if (session->state_bytes >= session->state_planned) return SGL_OK;
-    SGLCORE_TRY(session->ops->alloc(session->device, session->state_planned, &block));
-    if (session->state) {
-        sgl_status status = session->ops->copy(session->device, block, session->state, session->state_bytes);
-        if (status != SGL_OK) {
-            session->ops->free(session->device, block, session->state_planned);
-            return status;
-        }
-        session->ops->free(session->device, session->state, session->state_bytes);
+    const int64_t before = session->state_bytes, away_before = session->away_bytes;
+    if (before < session->state_planned) {
+        SGLCORE_TRY(grow(session, &session->state, &session->state_bytes, session->state_planned, false));
+        SGLCORE_TRY(sglsession_begin_states(session, SGLIR_SPACE_STATE, before));
     }
-    int64_t before = session->state_bytes;
-    session->state = block;
-    session->state_bytes = session->state_planned;
-    return sglsession_begin_states(session, before);
+    if (away_before >= session->away_planned) return SGL_OK;
+    SGLCORE_TRY(grow(session, &session->away, &session->away_bytes, session->away_planned, true));
+    return sglsession_begin_states(session, SGLIR_SPACE_AWAY, away_before);
+}
+
+static sgl_status ready_host(sgl_session *session)
+{
+    if (session->host_bytes >= session->host_planned) return SGL_OK;
+    free_host(session, session->host, session->host_bytes);
+    session->host = NULL;
+    session->host_bytes = 0;
+    SGLCORE_TRY(alloc_host(session, session->host_planned, &session->host));
+    session->host_bytes = session->host_planned;
+    return SGL_OK;
 }
 
 static sgl_status ready_arena(sgl_session *session)
@@ -369,7 +409,8 @@ static sgl_status check_room(const sgl_program *program)
     return sglcore_fail(
         &session->vm->env, SGL_OUT_OF_MEMORY,
         "%s: device %s has %.2f GiB free, and %.2f are needed: %.2f of states, %.2f of what a step works with, %.2f "
-        "of feeds, results and constants; a bound on memory, micro-batches or a plan over more ranks make it less",
+        "of feeds, results and constants; a bound on memory (--memory), memory of the host (plan.offload), micro-batches or a plan over more "
+        "ranks make it less",
         sglcore_string(program->program->strings, program->program->name), session->ops->name, gib(room),
         gib(states + arena + own), gib(states), gib(arena), gib(own));
 }
@@ -381,6 +422,7 @@ sgl_status sglsession_ready_memory(sgl_program *program)
     SGLCORE_TRY(check_room(program));
     SGLCORE_TRY(sglsession_ready_states(session));
     SGLCORE_TRY(ready_arena(session));
+    SGLCORE_TRY(ready_host(session));
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
     if (program->constants || !p->constants.count) return SGL_OK;
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_CONST, &program->constants));
@@ -396,7 +438,9 @@ sgl_status sglsession_ready_memory(sgl_program *program)
 
 void *sglsession_space(const sgl_program *program, uint8_t space)
 {
-    void *const bases[] = { NULL, program->session->arena, program->session->state, program->io, program->constants };
+    const sgl_session *session = program->session;
+    void *const bases[] = { NULL,          session->arena, session->state, program->io, program->constants,
+                            session->host, session->away };
     return bases[space];
 }
 
@@ -414,7 +458,8 @@ static sgl_status step(sgl_program *program)
         return sglcore_fail(&session->vm->env, SGL_INTERRUPTED, "stopped before a step");
     }
     SGLCORE_TRY(sglsession_ready(program));
-    void *const spaces[] = { NULL, session->arena, session->state, program->io, program->constants };
+    void *spaces[SGLIR_SPACES];
+    for (uint8_t space = 0; space < SGLIR_SPACES; space++) spaces[space] = sglsession_space(program, space);
     const sglexec_watch watch = { .stop = &session->vm->stop_now,
                                   .profile = program->profile,
                                   .trace = program->trace };

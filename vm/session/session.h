@@ -116,6 +116,8 @@ struct sgl_session {
     int64_t state_bytes, state_planned;
     void *arena; /* device block that all programs use in turn: nothing in it outlives a step */
     int64_t arena_bytes, arena_planned;
+    void *away, *host; /* as state and arena, in memory of the host that the device reaches */
+    int64_t away_bytes, away_planned, host_bytes, host_planned;
     char *locked; /* the folder of checkpoints that this session alone may write; NULL: none */
     int lock;     /* its file */
     SGLCORE_VEC(struct sglsession_split) splits; /* states of which each rank has a part */
@@ -148,7 +150,8 @@ typedef struct sglsession_state {
     sgl_type type;                        /* of the whole */
     const struct sglsession_split *split; /* NULL: every rank has the whole */
     sglstore_box box;                     /* what this rank has */
-    int64_t offset, bytes;                /* of that, in the state block */
+    uint8_t space;                        /* STATE or AWAY: of which block (sglsession_states) */
+    int64_t offset, bytes;                /* of that, in the block */
     const char *program;                  /* that brought it */
     bool made; /* by a pass: it begins as `initial` throughout, and a checkpoint may lack it */
     double initial;
@@ -157,6 +160,11 @@ static inline int64_t sglsession_whole_bytes(const sglsession_state *state)
 {
     const sglstore_box whole = sglstore_box_whole(&state->type);
     return sglcore_dtype_bytes(state->type.dtype, sglstore_box_elements(state->type.rank, &whole));
+}
+/* The block in which states of the space lie, which is ready. */
+static inline void *sglsession_states(const sgl_session *session, uint8_t space)
+{
+    return space == SGLIR_SPACE_AWAY ? session->away : session->state;
 }
 bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_state *state);
 /* The program that brought the INPUT of a layout. */
@@ -197,8 +205,8 @@ sgl_status sglsession_ready_memory(sgl_program *program);
 void *sglsession_space(const sgl_program *program, uint8_t space);
 /* Writes its initial value throughout a state that a pass has made. */
 sgl_status sglsession_begin_state(sgl_session *session, const sglsession_state *state);
-/* The same for all that lie from offset `before` on, where their place is new. */
-sgl_status sglsession_begin_states(sgl_session *session, int64_t before);
+/* The same for all of a block that lie from offset `before` on, where their place is new. */
+sgl_status sglsession_begin_states(sgl_session *session, sglir_space space, int64_t before);
 /* Keeps the names of the traced graph's parameters with the program, which then watches its skipped steps. */
 sgl_status sglsession_keep_names(sgl_program *program, const sglir_graph *traced);
 /* LIMIT when the program has skipped as many steps one after another as its plan allows. */

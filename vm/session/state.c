@@ -24,7 +24,9 @@ const char *sglsession_brought_by(const sglir_graph *layout, sglir_id input)
     return sglcore_string(layout->strings, layout->origins.data[sglir_maker(layout, input)->origin].scope);
 }
 
-static void fill(sglsession_state *state, const char *name, uint8_t role, const sglir_type *type, int64_t offset)
+/* place: of it, or of the section that it begins `offset` bytes into. */
+static void fill(sglsession_state *state, const char *name, uint8_t role, const sglir_type *type,
+                 const sglir_value *place, int64_t offset)
 {
     state->name = name;
     state->role = (sgl_role)role;
@@ -33,7 +35,8 @@ static void fill(sglsession_state *state, const char *name, uint8_t role, const 
     memcpy(state->type.dims, type->dims, sizeof state->type.dims);
     state->split = NULL;
     state->box = sglstore_box_whole(&state->type);
-    state->offset = offset;
+    state->space = place->space;
+    state->offset = place->offset + offset;
     state->bytes = sglir_bytes(type);
     state->made = false;
     state->initial = 0;
@@ -53,7 +56,7 @@ static void fill_input(const sgl_session *session, sglsession_state *state, cons
     const sglir_graph *layout = session->layout;
     const sglir_value *value = sglir_value_at(layout, node->out_first);
     fill(state, sglcore_string(layout->strings, input_name(layout, node)),
-         (uint8_t)sglir_attr_int(layout, node, "role"), &value->type, value->offset);
+         (uint8_t)sglir_attr_int(layout, node, "role"), &value->type, value, 0);
     state->program = sglsession_brought_by(layout, node->out_first);
     state->made = sglir_attr_int(layout, node, "made") != 0;
     state->initial = sglir_attr_float(layout, node, "initial");
@@ -70,9 +73,9 @@ bool sglsession_state_at(const sgl_session *session, int64_t index, sglsession_s
         for (int64_t n = 0; n < layout->nodes.count; n++) {
             const sglir_node *node = sglir_node_at(layout, (sglir_id)n);
             if (input_name(layout, node) != member->section) continue;
-            int64_t start = sglir_value_at(layout, node->out_first)->offset;
             fill(state, sglcore_string(layout->strings, member->name), member->role, &member->type,
-                 start + sglcore_dtype_bytes((sgl_dtype)member->type.dtype, member->offset));
+                 sglir_value_at(layout, node->out_first),
+                 sglcore_dtype_bytes((sgl_dtype)member->type.dtype, member->offset));
             state->program = sglsession_brought_by(layout, node->out_first);
             fill_split(session, state);
             return true;
@@ -140,7 +143,8 @@ sgl_status sgl_state_read(sgl_session *session, const char *name, void *data, si
     SGLCORE_TRY(find_checked(session, name, bytes, &state));
     SGLCORE_TRY(sglsession_ready_states(session));
     if (state.split) return sglsession_read_whole(session, &state, data);
-    return session->ops->read(session->device, session->state, state.offset, data, state.bytes);
+    return session->ops->read(session->device, sglsession_states(session, state.space), state.offset, data,
+                              state.bytes);
 }
 
 sgl_status sgl_state_write(sgl_session *session, const char *name, const void *data, size_t bytes)
@@ -151,5 +155,6 @@ sgl_status sgl_state_write(sgl_session *session, const char *name, const void *d
     SGLCORE_TRY(find_checked(session, name, bytes, &state));
     SGLCORE_TRY(sglsession_ready_states(session));
     if (state.split) return sglsession_write_part(session, &state, data);
-    return session->ops->write(session->device, session->state, state.offset, data, state.bytes);
+    return session->ops->write(session->device, sglsession_states(session, state.space), state.offset, data,
+                               state.bytes);
 }

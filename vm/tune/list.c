@@ -237,7 +237,7 @@ static sgl_status add_block(lister *l, uint32_t block)
             status = add_exchange(l, n);
         else if (i->op == SGLIR_OP_WAIT)
             status = sgltune_list_wait(l->env, l->list, l->begun[i->begun]);
-        else
+        else if (!sglir_is_move(i->op)) /* beside what is computed */
             status = add_work(l, i);
         SGLCORE_TRY(status);
     }

@@ -62,9 +62,10 @@ SGL_DEVICE int move_of_block(const sglcuda_moves &v, uint32 block)
     return low;
 }
 
-SGL_DEVICE char *move_space(int space, char *a, char *b, char *c, char *d)
+/* By number: arena, state, io, const, host, away. */
+SGL_DEVICE char *move_space(int space, char *a, char *b, char *c, char *d, char *e, char *f)
 {
-    return space == 0 ? a : space == 1 ? b : space == 2 ? c : d;
+    return space == 0 ? a : space == 1 ? b : space == 2 ? c : space == 3 ? d : space == 4 ? e : f;
 }
 
 SGL_DEVICE int64 move_shift(const int64 *start, const sglcuda_move_at &v)
@@ -75,11 +76,11 @@ SGL_DEVICE int64 move_shift(const int64 *start, const sglcuda_move_at &v)
 
 #define MOVE_KERNELS(BITS, U)                                                                                          \
     extern "C" __global__ void __launch_bounds__(SGLCUDA_FILL_THREADS)                                                 \
-        move_##BITS(char *a, char *b, char *c, char *d, const __grid_constant__ sglcuda_moves v)                       \
+        move_##BITS(char *a, char *b, char *c, char *d, char *e, char *f, const __grid_constant__ sglcuda_moves v)     \
     {                                                                                                                  \
         const sglcuda_move &m = v.moves[move_of_block(v, blockIdx.x)];                                                 \
-        move_block((const U *)move_space(m.from_space, a, b, c, d) + m.from,                                           \
-                   (U *)move_space(m.to_space, a, b, c, d) + m.to, m, blockIdx.x - m.first_block);                     \
+        move_block((const U *)move_space(m.from_space, a, b, c, d, e, f) + m.from,                                     \
+                   (U *)move_space(m.to_space, a, b, c, d, e, f) + m.to, m, blockIdx.x - m.first_block);               \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(SGLCUDA_FILL_THREADS)                                                 \
         move_at_##BITS(const U *from, U *to, const int64 *start, const __grid_constant__ sglcuda_move_at v)            \
@@ -95,10 +96,10 @@ MOVE_KERNELS(16, uint16)
 MOVE_KERNELS(8, uint8)
 
 extern "C" __global__ void __launch_bounds__(SGLCUDA_FILL_THREADS)
-    move_4(char *a, char *b, char *c, char *d, const __grid_constant__ sglcuda_moves v)
+    move_4(char *a, char *b, char *c, char *d, char *e, char *f, const __grid_constant__ sglcuda_moves v)
 {
     const sglcuda_move &m = v.moves[move_of_block(v, blockIdx.x)];
-    move_halves(move_space(m.from_space, a, b, c, d), m.from, move_space(m.to_space, a, b, c, d), m.to, m,
+    move_halves(move_space(m.from_space, a, b, c, d, e, f), m.from, move_space(m.to_space, a, b, c, d, e, f), m.to, m,
                 blockIdx.x - m.first_block);
 }
 

@@ -13,7 +13,7 @@ typedef struct sglcuda_move {
 } sglcuda_move;
 
 /* As many as the 4 KiB of a kernel's arguments hold beside its pointers, rounded down. */
-enum { SGLCUDA_MOVES = 60, SGLCUDA_MOVE_SPACES = 4 };
+enum { SGLCUDA_MOVES = 60, SGLCUDA_MOVE_SPACES = 6 };
 
 typedef struct sglcuda_moves {
     long long count;
