@@ -20,9 +20,9 @@
 --- { ["*"] = "int8" }, "bf16", "none"; what that loses is kept, and sent with the next ones.
 --- Entries without a name are recipes (recipes.lua): their fields are this plan's.
 --- `memory` ("2GiB") bounds the bytes of each program: what does not fit is made again in the backward, not kept, and
---- where that is not enough goes to memory of the host while it is not used. `offload` says what goes there in any case:
---- { "moments", "params", "activations" }, or as text, "moments,activations": the states of optimizers, parameters, what
---- the backward needs of the forward.
+--- where that is not enough goes to memory of the host while it is not used. `offload` says what goes there in any
+--- case, as a list or as text, "moments,activations": "moments", the states of optimizers; "params", parameters;
+--- "activations", what the backward needs of the forward.
 
 local core = require "sgl.core"
 local layouts = require "sgl.plan.layouts"
@@ -158,8 +158,9 @@ local function offloads(given)
   for key, word in pairs(list) do
     local listed = math.type(key) == "integer" and key >= 1 and key <= #list
     if not listed or not (word == kinds[1] or word == kinds[2] or word == kinds[3]) then
-      core.error(("plan: offload: '%s' is none of moments, params, activations%s"):format(
-        tostring(listed and word or key), names_of.hint(tostring(listed and word or key), kinds)))
+      local wrong = tostring(listed and word or key)
+      core.error(("plan: offload: '%s' is none of moments, params, activations%s"):format(wrong,
+        names_of.hint(wrong, kinds)))
     end
   end
   return table.concat(list, ", ")
@@ -204,7 +205,8 @@ function Plan:fields(parameters, buffers)
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
     bucket = self.bucket, schedule = self.schedule, attention = self.attention, chunks = self.chunks, cut = self.cut,
-    offload = self.offload, wide = self.wide, compress = self.compress, disable = self.disable, layouts = layouts.text(self, parameters),
+    offload = self.offload, wide = self.wide, compress = self.compress, disable = self.disable,
+    layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
   for axis, extent in pairs(self.mesh) do flat["mesh." .. axis] = extent end

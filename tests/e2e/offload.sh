@@ -16,14 +16,15 @@ tensors() {
 }
 # same OPTION...: with these the tensors are those of `wanted`, and moves stand in the program.
 same() {
-    tensors "$@"
+    tensors "$@" --threads "$threads"
+    threads=$((3 - threads))
     cmp -s made wanted || fail "$*: other numbers"
     # shellcheck disable=SC2086
     run 0 graph "$LLAMA" $TINY --after memory "$@"
     grep -q '= prefetch(' out || fail "$*: nothing is fetched"
     grep -q '= arrived(' out || fail "$*: nothing is waited for"
 }
-all=moments,params,activations pieces='--set plan.bucket=1KB'
+threads=1 all=moments,params,activations pieces='--set plan.bucket=1KB'
 
 tensors
 cp made wanted
@@ -33,9 +34,9 @@ same --set plan.offload=moments $pieces
 # shellcheck disable=SC2086
 same --set plan.offload=params $pieces
 # shellcheck disable=SC2086
-same --set plan.offload=$all $pieces --threads 1
+same --set plan.offload=$all $pieces
 # shellcheck disable=SC2086
-same --set plan.offload=$all $pieces --threads 2
+same --set plan.offload=$all $pieces
 
 # Pieces are sections of their own, and no state is left on the device but small ones.
 # shellcheck disable=SC2086
@@ -85,7 +86,7 @@ cp made wanted
 run 0 memory "$LLAMA" $TINY
 least=$(sed -n 's/^  the least *[0-9,]* *[0-9,]* *\([0-9,]*\).*/\1/p' out | tr -d ,)
 bound=$((least - 20000))
-same --memory "$bound"
+same --set plan.memory="$bound"
 # shellcheck disable=SC2086
 run 0 memory "$LLAMA" $TINY --memory "$bound"
 total=$(sed -n 's/^total *\([0-9,]*\)$/\1/p' out | tr -d ,)

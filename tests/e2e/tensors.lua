@@ -1,5 +1,5 @@
--- tensors.lua -- what a safetensors file holds, whatever the order: lua5.4 tensors.lua FILE... prints a line for each tensor,
--- sorted by name: its dtype and shape as the header has them, and its bytes as a sum.
+-- tensors.lua -- what safetensors files hold, whatever the order: lua5.4 tensors.lua FILE... prints a line for each
+-- tensor, sorted by name: its dtype and shape as the header has them, and its bytes as a sum.
 -- Comes in: files that the command has written (their headers are JSON of one known form). Goes out: text to compare.
 
 local function sum_of(bytes) -- FNV-1a, 64 bits

@@ -1,6 +1,6 @@
 /* random_check.c -- the ways of a random program and how they are compared. In and out: random_program.h.
  *
- *   compiled; without each pass; in micro-batches; with marked modules made again alone, and against a bound on memory
+ *   compiled; without each pass; with all that can be in memory of the host; in micro-batches; with marked modules made again alone, and against a bound on memory
  *   lowered to bf16 or fp16, against the interpreter on the lowered graph
  * The reference is the interpreter in double over the graph with its gradients expanded. How far a result may be from it
  * is measured, not guessed: the interpreter runs again rounding to each dtype, and several times with every rounding
@@ -146,9 +146,9 @@ typedef struct subject {
 
 static void describe(char *how, size_t size, const run_options *o)
 {
-    snprintf(how, size, "compiled%s%s%s%s%s%s", o->without[0] != '\0' ? " without " : "", o->without,
+    snprintf(how, size, "compiled%s%s%s%s%s%s%s", o->without[0] != '\0' ? " without " : "", o->without,
              o->micro > 1 ? ", in micro-batches" : "", o->marked_only ? ", what is marked made again" : "",
-             o->memory > 0 ? ", against a bound on memory" : "",
+             o->memory > 0 ? ", against a bound on memory" : "", o->offload ? ", with memory of the host" : "",
              o->precision == SGL_BF16  ? ", in bf16"
              : o->precision == SGL_F16 ? ", in fp16"
                                        : "");
@@ -270,6 +270,11 @@ static bool check_ways(const sglir_graph *g, const sglir_graph *derived, const r
     options.placed = NULL;
     good = good && check_without(&s, options, seed, all);
     if (good && traits->bounded) good = check_memory(&s, options, bytes);
+    options.offload = true;
+    options.placed = random_cover_compiled; /* moves stand there only */
+    good = good && compiled_agrees(&s, options, NULL);
+    options.placed = NULL;
+    options.offload = seed % 2 != 0;
     options.micro = traits->micro;
     if (good && traits->micro > 1) {
         options.placed = random_cover_compiled; /* `accumulate` stands there only */

@@ -191,6 +191,9 @@ static const struct {
     { SGLIR_OP_COPY, "the same" },
     { SGLIR_OP_AFTER, "the same" },
     { SGLIR_OP_ACCUMULATE, "the same" },
+    { SGLIR_OP_OFFLOAD, "the same" },
+    { SGLIR_OP_PREFETCH, "the same" },
+    { SGLIR_OP_ARRIVED, "the same" },
 };
 enum { MADE_ELSEWHERE = sizeof made_elsewhere / sizeof made_elsewhere[0] };
 
@@ -252,9 +255,10 @@ int random_cover_missing(FILE *out)
     for (int dtype = 0; dtype < SGL_DTYPE_COUNT; dtype++)
         missing += miss(out, all >> dtype & 1, "the dtype", sgl_dtype_name((sgl_dtype)dtype));
     for (int i = 0; sglpass_pipeline[i].name != NULL; i++) {
-        /* What takes ranks is tested elsewhere: unit/test_stages.c, ir/collect_buckets.txt. */
+        /* What takes ranks is tested elsewhere: unit/test_stages.c, ir/collect_buckets.txt; and optimizers' packs:
+         * ir/pieces_adamw.txt. */
         sglpass_fn run = sglpass_pipeline[i].run;
-        bool alone = run == sglpass_stages_split || run == sglpass_collect;
+        bool alone = run == sglpass_stages_split || run == sglpass_collect || run == sglpass_pieces;
         missing += miss(out, cover->changed[i] > 0 || alone, "a change by the pass", sglpass_pipeline[i].name);
     }
     for (int rank = 0; rank <= 6; rank++)

@@ -9,7 +9,7 @@
 
 #include "ir/ir.h"
 
-enum { RANDOM_MOST_PASSES = 16 };
+enum { RANDOM_MOST_PASSES = 32 };
 
 typedef struct random_cover {
     int drawn[SGLIR_OP_COUNT];       /* programs that hold the op */

@@ -184,6 +184,8 @@ static sgl_status run_passes(runner *r, const sglir_graph *g, const run_options 
     if (options->precision == SGL_BF16 || options->precision == SGL_F16) plan.precision = (uint8_t)options->precision;
     plan.scale = RUN_SCALE;
     plan.memory = options->memory;
+    plan.offload = options->offload ? (1u << SGLPLAN_OFFLOAD_COUNT) - 1 : 0;
+    plan.bucket = options->offload ? 1 : plan.bucket;
     plan.mesh[SGLIR_AXIS_MICRO] = options->micro > 0 ? options->micro : 1;
     for (int op = 0; op < SGLIR_OP_COUNT; op++) plan.native[op] = r->ops->native((sglir_op)op);
     const sglpass_context context = { .env = &r->env,

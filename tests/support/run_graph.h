@@ -18,6 +18,7 @@ typedef struct run_options {
     sgl_dtype precision;                  /* of the plan: F64 and F32 as traced, BF16, F16 */
     bool marked_only;                     /* recompute makes again what is marked and no more; else all that it can */
     int64_t memory;                       /* the plan's bound, in the pipeline as sessions run it; 0: none */
+    bool offload;                         /* all that can be lies in memory of the host, in pieces as small as can be */
     void (*placed)(const sglir_graph *g); /* sees the graph as it will run; NULL: nobody asks */
 } run_options;
 

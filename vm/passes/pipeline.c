@@ -56,7 +56,7 @@ const sglpass sglpass_pipeline[] = {
       "makes values again for the backward instead of keeping them" },
     { "regather", sglpass_regather, SGLIR_PER_RANK, true,
       "gathers parameters for the backward again instead of keeping them whole" },
-    { "offload", sglpass_offload, SGLIR_PER_RANK, false,
+    { "offload", sglpass_offload, SGLIR_PER_RANK, true,
       "moves states to memory of the host, and back where they are used" },
     { "fuse", sglpass_fuse, SGLIR_FUSED, false, "groups nodes into kernels" },
     { "schedule", sglpass_schedule, SGLIR_FUSED, true, "orders nodes so that few bytes live at once" },
