@@ -133,7 +133,7 @@ static sgl_status build(rig *g, const sglplan *plan, const char *text)
     SGLCORE_TRY(passed);
     SGLCORE_TRY(sglexec_freeze(env, g->placed, &g->program));
     SGLCORE_TRY(sglcuda_ops.prepare(g->device, g->program, &g->prepared));
-    for (int space = 1; space < 5; space++)
+    for (int space = 1; space < SGLIR_SPACES; space++)
         SGLCORE_TRY(sglcuda_ops.alloc(g->device, g->program->space_bytes[space], &g->spaces[space]));
     SGLCORE_TRY(sglexec_net_open(env, &comm_ops, &the_comm, &g->net));
     SGLCORE_TRY(sglexec_exchanges_new(g->net, g->program, plan, the_comm.rank, &sglcuda_ops, &g->exchanges));
@@ -151,7 +151,7 @@ static void close_rig(rig *g)
 {
     if (g->prepared) sglcuda_ops.release(g->device, g->prepared);
     sglexec_exchanges_free(g->exchanges);
-    for (int space = 1; space < 5; space++)
+    for (int space = 1; space < SGLIR_SPACES; space++)
         if (g->spaces[space]) sglcuda_ops.free(g->device, g->spaces[space], g->program->space_bytes[space]);
     sglexec_program_free(g->program);
     sglir_graph_free(g->placed);
