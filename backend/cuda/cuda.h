@@ -185,9 +185,9 @@ struct sglcuda_move_events; /* of the moves of a program that is prepared */
 sgl_status sglcuda_prepare_move(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 sgl_status sglcuda_prepare_arrived(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command);
 void sglcuda_free_moves(sglexec_device *device, struct sglcuda_move_events *moving);
-/* Whether the command begins a move that arrives elsewhere than among [first, end), or waits for one that began elsewhere: a row
- * that is captured ends before it. */
-bool sglcuda_leaves_row(const sglcuda_command *command, uint32_t first, uint32_t end);
+/* How many commands from `first` on, of those before `end`, may be captured as one row: of each move that begins there the end is
+ * there too, and the other way round. */
+uint32_t sglcuda_row_of(const sglcuda_command *commands, uint32_t first, uint32_t end);
 sgl_status sglcuda_open_moves(sglexec_device *device);
 void sglcuda_close_moves(sglexec_device *device);
 /* Waits for all that is under way. */

@@ -393,9 +393,7 @@ static sgl_status cuda_run(sglexec_device *device, void *handle, uint32_t first,
     SGLCORE_TRY(sglcuda_enter(device));
     for (uint32_t n = first; n < first + count; n = r.first + r.count) {
         r.first = n;
-        r.count = 0;
-        while (n + r.count < first + count && !sglcuda_leaves_row(&ready->commands[n + r.count], first, first + count))
-            r.count++;
+        r.count = sglcuda_row_of(ready->commands, n, first + count);
         if (r.count > 0)
             SGLCORE_TRY(sglcuda_replay(device, ready->graphs, n, spaces, launch_row, &r));
         else

@@ -103,10 +103,22 @@ sgl_status sglcuda_prepare_arrived(sglcuda_prepare *p, const sglexec_instruction
     return sglcore_fail(p->env, SGL_INTERNAL, "device cuda: instruction %u waits for a move that is none", (unsigned)n);
 }
 
-bool sglcuda_leaves_row(const sglcuda_command *command, uint32_t first, uint32_t end)
+/* Where the move that the command begins arrives; where the one began that it waits for; else the command itself. */
+static uint32_t other_end(const sglcuda_command *command, uint32_t self)
 {
-    if (command->run != run_move && command->run != run_arrived) return false;
-    const move *m = command->plan;
-    const uint32_t other = command->run == run_move ? m->arrives : m->begins;
-    return (command->run == run_arrived || m->arrives != 0) && (other < first || other >= end);
+    if (command->run == run_arrived) return ((const move *)command->plan)->begins;
+    if (command->run != run_move || ((const move *)command->plan)->arrives == 0) return self;
+    return ((const move *)command->plan)->arrives;
+}
+
+uint32_t sglcuda_row_of(const sglcuda_command *commands, uint32_t first, uint32_t end)
+{
+    for (uint32_t n = first; n < end;
+         n++) { /* the end comes down to what leaves the row, and so on with what that cuts */
+        const uint32_t other = other_end(&commands[n], n);
+        if (other >= first && other < end) continue;
+        end = n;
+        n = first - 1;
+    }
+    return end - first;
 }
