@@ -405,8 +405,8 @@ static sgl_status cuda_run(sglexec_device *device, void *handle, uint32_t first,
 static sgl_status cuda_finish(sglexec_device *device)
 {
     SGLCORE_TRY(sglcuda_enter(device));
-    SGLCORE_TRY(sglcuda_wait_moves(device));
-    return sglcuda_wait(device);
+    SGLCORE_TRY(sglcuda_wait(device)); /* first: it knows of exchanges that may never end */
+    return sglcuda_wait_moves(device);
 }
 
 const sglexec_device_ops sglcuda_ops = {

@@ -57,3 +57,13 @@ run 0 train "$GPT2" --device cuda --data "$ROOT/docs/language.md" $small --out w
 says err 'cuda: 0 kernels compiled'
 grep 'kernels compiled' err | grep -v 'cuda: 0 kernels compiled' && fail "a warm start compiled"
 [ -f warm/step-00000002/parameters.safetensors ] || fail "no checkpoint is written from the device"
+
+# Moves to memory of the host and back, on streams of their own: as branches of a CUDA graph, in a loop over micro-batches, where a
+# graph ends between a move and its arrival, and launched one by one.
+moved='--set plan.offload=moments,activations,params --set plan.bucket=1KB --steps 2 --quiet'
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --out moved
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --set micro=2 --out moved
+# shellcheck disable=SC2086
+SGL_CUDA_GRAPH=0 run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --out moved

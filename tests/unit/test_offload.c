@@ -50,26 +50,39 @@ static int count(const sglir_graph *g, sglir_op op)
     return found;
 }
 
+/* Of a state by itself, or of the section that it is a member of. */
 static sglir_space space_of(const sglir_graph *g, const char *state)
 {
+    for (int64_t m = 0; m < g->members.count; m++)
+        if (strcmp(sglcore_string(g->strings, g->members.data[m].name), state) == 0)
+            state = sglcore_string(g->strings, g->members.data[m].section);
     return (sglir_space)sglir_value_at(g, sglir_input_find(g, state))->space;
 }
 
-/* A step that is mostly its states: p of 4 KiB, m and v of 64 KiB, and a value of 64 KiB that lives within it. */
+/* A step of states of 64 KiB each, m and v, and of values of as many bytes, of which several live before the states are
+ * used; p has 4 KiB. */
 static const char step[] = "graph \"step\" {\n"
                            "  %0 = input() {role=0, name=\"p\", dtype=f32, dims=[1024]}\n"
                            "  %1 = input() {role=1, name=\"m\", dtype=f32, dims=[16384]}\n"
                            "  %2 = input() {role=1, name=\"v\", dtype=f32, dims=[16384]}\n"
                            "  %3 = input() {role=2, name=\"x\", dtype=f32, dims=[16384]}\n"
-                           "  %4 = add(%1, %3)\n"
-                           "  %5 = reduce_sum(%4) {axes=[0]}\n"
-                           "  %6 = broadcast(%5) {dims=[16384]}\n"
-                           "  %7 = sub(%2, %6)\n"
-                           "  %8 = broadcast(%5) {dims=[1024]}\n"
-                           "  %9 = sub(%0, %8)\n"
-                           "  update \"p\" %9\n"
-                           "  update \"m\" %4\n"
-                           "  update \"v\" %7\n"
+                           "  %4 = reshape(%3) {dims=[128,128]}\n"
+                           "  %5 = dot(%4, %4) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                           "  %6 = dot(%5, %4) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                           "  %7 = dot(%6, %4) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                           "  %8 = dot(%7, %4) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                           "  %9 = dot(%5, %8) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                           "  %10 = dot(%6, %9) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                           "  %11 = dot(%7, %10) {batch_a=[], batch_b=[], contract_a=[1], contract_b=[0]}\n"
+                           "  %12 = reduce_sum(%11) {axes=[0,1]}\n"
+                           "  %13 = add(%1, %3)\n"
+                           "  %14 = broadcast(%12) {dims=[16384]}\n"
+                           "  %15 = sub(%2, %14)\n"
+                           "  %16 = broadcast(%12) {dims=[1024]}\n"
+                           "  %17 = sub(%0, %16)\n"
+                           "  update \"p\" %17\n"
+                           "  update \"m\" %13\n"
+                           "  update \"v\" %15\n"
                            "}\n";
 
 /* ---- the plan ------------------------------------------------------------------------------------------------------- */

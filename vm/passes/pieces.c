@@ -338,7 +338,9 @@ sgl_status sglpass_pieces(const sglpass_context *context, const sglir_graph *in,
     *out = NULL;
     SGLCORE_TRY(sglir_rewrite_begin(env, in, "pieces", NULL, &c.rewrite));
     sglir_stick(c.rewrite.to, make_room(&c));
-    if (context->plan->offload == 0) /* nothing is to be cut */
+    const bool cuts = sglplan_offloads(context->plan, SGLPLAN_OFFLOAD_MOMENTS) ||
+                      sglplan_offloads(context->plan, SGLPLAN_OFFLOAD_PARAMS);
+    if (!cuts) /* no update is one of states that go away */
         for (int64_t v = 0; c.updates && v < in->values.count; v++) c.updates[v] = 0;
     if (sglir_status(c.rewrite.to) == SGL_OK) sglir_stick(c.rewrite.to, copy_nodes(&c));
     sgl_status status = sglir_rewrite_end(&c.rewrite, true, out);
