@@ -1,8 +1,8 @@
 /* attention.c -- attention and its gradient without the score matrix: which kernels, over which grid.
  *
- * In: an ATTENTION or ATTENTION_GRAD instruction. Out: a command of one launch, or of three: deltas, gradients of
- * the queries, gradients of keys and values. Odd invariant: the order of sums follows from dtypes and extents alone,
- * never from the device. */
+ * In: an ATTENTION or ATTENTION_GRAD instruction. Out: a command of a few launches. Narrow floats go by groups of four
+ * warps on compute capability 9.0, by warps elsewhere; other dtypes and widths by plain kernels. Odd invariant: the order of sums follows from dtypes, extents and the compute
+ * capability alone, never from how many processors there are. */
 #include <stdio.h>
 
 #include "backend/cuda/attention.h"
@@ -11,7 +11,12 @@ enum {
     MOST_BLOCKS = 1 << 30, /* of a grid; its blocks take the tasks in turn */
     DELTA_THREADS = 128,   /* a warp for each row: enough blocks for small batches, few enough for large ones */
     DELTA_ROWS = DELTA_THREADS / 32,
-    NAME_ROOM = 48
+    NAME_ROOM = 48,
+    /* Heads whose tasks are dealt together: what they read stays in the GPU's cache. Where all queries see all keys,
+     * blocks of keys wait for one another from their first tile on, and more heads beside them leave more time. */
+    HEADS_TOGETHER = 8,
+    HEADS_TOGETHER_WHOLE = 32,
+    WORK_ALIGNMENT = 256
 };
 
 void sglcuda_heads_of(const sglexec_program *program, const sglexec_instruction *i, uint32_t offset, sglcuda_heads *a)
@@ -52,11 +57,12 @@ static int tensor_columns(const sglcuda_heads *a, const sglexec_operand *const *
     return widest <= 64 ? 64 : 128;
 }
 
-/* Products of four warps at once are there on compute capability 9.0 alone. They sum the same tiles in the same
- * order. */
-static bool products_by_four(const sglexec_device *device, int columns)
+/* Groups of four warps are there on compute capability 9.0 alone; their tasks are counted in 32 bits. */
+static bool by_groups(const sglexec_device *device, const sglcuda_heads *a, int columns)
 {
-    return columns == 64 && device->major == 9 && device->minor == 0;
+    const sgl_attention *x = &a->values;
+    const int64_t rows = sglcuda_max(x->t, x->s) / SGL_GROUP_KEYS + 1, heads = sglcuda_max(x->h, 1);
+    return columns > 0 && device->major == 9 && device->minor == 0 && x->b < MOST_BLOCKS / rows / heads;
 }
 
 static int64_t tiles_of(int64_t extent) { return sglcuda_ceil_div(extent, SGL_ATTENTION_TILE); }
@@ -76,6 +82,8 @@ static sgl_status add_tasks(sglcuda_prepare *p, sglcuda_command *command, const 
     return sglcuda_add_step(p, command, function, grid, places, place_count, &values, sizeof values);
 }
 
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
+
 static sglcuda_grid plain_grid(const sglcuda_heads *a)
 {
     const int64_t elements = SGL_ATTENTION_STAGE + SGL_ATTENTION_WEIGHTS;
@@ -84,11 +92,28 @@ static sglcuda_grid plain_grid(const sglcuda_heads *a)
 }
 
 /* Tiles of queries, and two of keys and of values each. */
-static sglcuda_grid tensor_grid(int columns, bool by_four)
+static sglcuda_grid tensor_grid(int columns)
 {
-    const int slim = by_four ? SGL_TENSOR_THREADS_FOUR : SGL_TENSOR_THREADS_64;
-    return (sglcuda_grid){ .threads[0] = (unsigned)(columns == 64 ? slim : SGL_TENSOR_THREADS_128),
+    return (sglcuda_grid){ .threads[0] = columns == 64 ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
                            .shared = (unsigned)((SGL_TENSOR_QUERIES + 4 * SGL_TENSOR_KEYS) * columns * 2) };
+}
+
+/* A block for each processor, which takes tasks as they are dealt: kernel <name>_<columns>_<dtype>. */
+static sgl_status add_dealt_tasks(sglcuda_prepare *p, sglcuda_command *command, const sglcuda_heads *a,
+                                  const char *name, int64_t tasks, int64_t together, int columns, int64_t shared,
+                                  const sglcuda_place *places, int place_count)
+{
+    char full[NAME_ROOM];
+    const sglcuda_function *function;
+    sgl_attention values = a->values;
+    values.tasks = tasks;
+    values.together = sglcuda_max(1, together);
+    const sglcuda_grid grid = { .blocks = { (unsigned)sglcuda_min(tasks, p->device->processors), 1, 1 },
+                                .threads = { SGL_GROUP_THREADS, 1, 1 },
+                                .shared = (unsigned)shared };
+    (void)snprintf(full, sizeof full, "%s_%d_%s", name, columns, sgl_dtype_name(a->dtype));
+    SGLCORE_TRY(sglcuda_builtin(p, full, &function));
+    return sglcuda_add_step(p, command, function, grid, places, place_count, &values, sizeof values);
 }
 
 sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
@@ -107,14 +132,17 @@ sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instructi
                                      sglcuda_place_of(a.query_segments),
                                      sglcuda_place_of(a.key_segments),
                                      sglcuda_place_of(out),
-                                     sglcuda_place_of(out + 1) };
-    if (columns > 0) {
-        const bool by_four = products_by_four(p->device, columns);
-        const char *slim = by_four ? "attention_four_64" : "attention_tensor_64";
-        return add_tasks(p, command, &a, columns == 64 ? slim : "attention_tensor_128",
-                         a.values.b * a.values.h * sglcuda_ceil_div(a.values.t, SGL_TENSOR_QUERIES),
-                         tensor_grid(columns, by_four), places, 8);
+                                     sglcuda_place_of(out + 1),
+                                     sglcuda_work_place(i, 0) };
+    const int64_t blocks = a.values.b * a.values.h * sglcuda_ceil_div(a.values.t, SGL_TENSOR_QUERIES);
+    if (by_groups(p->device, &a, columns)) {
+        SGLCORE_TRY(sglcuda_add_zeros(p, command, places[8], SGLCUDA_ATTENTION_COUNTER));
+        return add_dealt_tasks(p, command, &a, "attention_group", blocks, HEADS_TOGETHER, columns,
+                               SGL_GROUP_SHARED(columns), places, 9);
     }
+    if (columns > 0)
+        return add_tasks(p, command, &a, columns == 64 ? "attention_tensor_64" : "attention_tensor_128", blocks,
+                         tensor_grid(columns), places, 8);
     const int64_t tasks = a.values.b * a.values.h * tiles_of(a.values.t) * sglcuda_max(tiles_of(a.values.e), 1);
     return add_tasks(p, command, &a, "attention", tasks, plain_grid(&a), places, 8);
 }
@@ -140,7 +168,7 @@ static gradient plain_gradient(const sglcuda_heads *a)
                        .key_grid = plain_grid(a) };
 }
 
-static gradient tensor_gradient(const sglcuda_heads *a, int columns, bool by_four)
+static gradient tensor_gradient(const sglcuda_heads *a, int columns)
 {
     const sgl_attention *x = &a->values;
     const bool slim = columns == 64;
@@ -148,22 +176,74 @@ static gradient tensor_gradient(const sglcuda_heads *a, int columns, bool by_fou
     const int rows = slim ? SGL_TENSOR_ROWS_64 : SGL_TENSOR_ROWS_128;
     const int queries = SGL_TENSOR_QUERIES_BACK, delta_rows = SGL_TENSOR_THREADS_DELTAS * 8 / columns;
     const int stats = 2 * 2 * queries * 4; /* logs of sums and deltas, of two tiles */
-    gradient g = { .deltas = slim ? "attention_tensor_deltas_64" : "attention_tensor_deltas_128",
-                   .queries = slim ? "attention_tensor_queries_64" : "attention_tensor_queries_128",
-                   .keys = slim ? "attention_tensor_keys_64" : "attention_tensor_keys_128",
-                   .delta_tasks = sglcuda_ceil_div(x->b * x->h * x->t, delta_rows),
-                   .query_tasks = x->b * x->h * sglcuda_ceil_div(x->t, SGL_TENSOR_QUERIES),
-                   .key_tasks = x->b * x->g * sglcuda_ceil_div(x->s, rows),
-                   .delta_grid = { .threads[0] = SGL_TENSOR_THREADS_DELTAS },
-                   .query_grid = { .threads[0] = slim ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
-                                   .shared = (unsigned)((2 * SGL_TENSOR_QUERIES + 4 * keys) * columns * 2) },
-                   .key_grid = { .threads[0] = SGL_TENSOR_THREADS_KEYS,
-                                 .shared = (unsigned)((2 * rows + 4 * queries) * columns * 2 + stats) } };
-    if (!by_four) return g;
-    g.queries = "attention_four_queries_64";
-    g.keys = "attention_four_keys_64";
-    g.query_grid.threads[0] = g.key_grid.threads[0] = SGL_TENSOR_THREADS_FOUR;
-    return g;
+    return (gradient){ .deltas = slim ? "attention_tensor_deltas_64" : "attention_tensor_deltas_128",
+                       .queries = slim ? "attention_tensor_queries_64" : "attention_tensor_queries_128",
+                       .keys = slim ? "attention_tensor_keys_64" : "attention_tensor_keys_128",
+                       .delta_tasks = sglcuda_ceil_div(x->b * x->h * x->t, delta_rows),
+                       .query_tasks = x->b * x->h * sglcuda_ceil_div(x->t, SGL_TENSOR_QUERIES),
+                       .key_tasks = x->b * x->g * sglcuda_ceil_div(x->s, rows),
+                       .delta_grid = { .threads[0] = SGL_TENSOR_THREADS_DELTAS },
+                       .query_grid = { .threads[0] = slim ? SGL_TENSOR_THREADS_64 : SGL_TENSOR_THREADS_128,
+                                       .shared = (unsigned)((2 * SGL_TENSOR_QUERIES + 4 * keys) * columns * 2) },
+                       .key_grid = { .threads[0] = SGL_TENSOR_THREADS_KEYS,
+                                     .shared = (unsigned)((2 * rows + 4 * queries) * columns * 2 + stats) } };
+}
+
+/* What a gradient by groups keeps in its workspace, in bytes from its beginning: counters, deltas and logs of sums to
+ * the base 2 of each query, sums of dq in f32 in tiles. */
+typedef struct group_work {
+    int64_t counters, deltas, logs, sums, sums_bytes;
+} group_work;
+
+static group_work group_work_of(const sgl_attention *x, int columns)
+{
+    const int passing = SGL_GROUP_PASSING(columns);
+    const int64_t tiles = x->b * x->h * sglcuda_ceil_div(x->t, passing), numbers = x->b * x->h * x->t * 4;
+    group_work w = { .sums_bytes = tiles * passing * columns * 4 };
+    w.deltas = sglcuda_round_up((SGL_GROUP_COUNTERS + tiles) * 4, WORK_ALIGNMENT);
+    w.logs = sglcuda_round_up(w.deltas + numbers, WORK_ALIGNMENT);
+    w.sums = sglcuda_round_up(w.logs + numbers, WORK_ALIGNMENT);
+    return w;
+}
+
+/* Three launches: deltas, gradients, and dq from its sums. places: as of the other kernels for keys. */
+static sgl_status add_group_gradient(sglcuda_prepare *p, sglcuda_command *command, const sglexec_instruction *i,
+                                     const sglcuda_heads *a, int columns, const sglexec_operand *dq)
+{
+    const sgl_attention *x = &a->values;
+    const group_work w = group_work_of(x, columns);
+    const sglcuda_place counters = sglcuda_work_place(i, w.counters), deltas = sglcuda_work_place(i, w.deltas),
+                        logs = sglcuda_work_place(i, w.logs), sums = sglcuda_work_place(i, w.sums),
+                        offset = sglcuda_place_of(a->offset), dout = sglcuda_place_of(a->q + 5);
+    const sglcuda_place products[] = {
+        sglcuda_place_of(a->q + 3), dout, sglcuda_place_of(a->q + 4), deltas, logs, counters
+    };
+    const sglcuda_place places[] = { sglcuda_place_of(a->q),
+                                     sglcuda_place_of(a->k),
+                                     sglcuda_place_of(a->v),
+                                     dout,
+                                     logs,
+                                     deltas,
+                                     offset,
+                                     sglcuda_place_of(a->query_segments),
+                                     sglcuda_place_of(a->key_segments),
+                                     sglcuda_place_of(dq + 1),
+                                     sglcuda_place_of(dq + 2),
+                                     sums,
+                                     counters };
+    const sglcuda_place ends[] = { sums, offset, sglcuda_place_of(dq) };
+    const bool slim = columns == 64;
+    if (x->segmented) SGLCORE_TRY(sglcuda_add_zeros(p, command, sums, w.sums_bytes));
+    SGLCORE_TRY(add_tasks(p, command, a, slim ? "attention_group_deltas_64" : "attention_group_deltas_128",
+                          sglcuda_ceil_div(x->b * x->h * x->t, SGL_TENSOR_THREADS_DELTAS * 8 / columns),
+                          (sglcuda_grid){ .threads[0] = SGL_TENSOR_THREADS_DELTAS }, products, 6));
+    SGLCORE_TRY(add_dealt_tasks(p, command, a, "attention_group_grad",
+                                x->b * x->g * sglcuda_ceil_div(x->s, SGL_GROUP_KEYS),
+                                x->causal ? HEADS_TOGETHER : HEADS_TOGETHER_WHOLE, columns,
+                                SGL_GROUP_SHARED_GRAD(columns), places, 13));
+    return add_tasks(p, command, a, slim ? "attention_group_finish_64" : "attention_group_finish_128",
+                     x->b * x->h * sglcuda_ceil_div(x->t, SGL_GROUP_PASSING(columns)),
+                     (sglcuda_grid){ .threads[0] = SGL_GROUP_THREADS_FINISH }, ends, 3);
 }
 
 /* Arguments: q, k, v, out, lse, dout, offset. Delta, sums of out * dout, [b, h, t], lies in the workspace. */
@@ -175,8 +255,8 @@ sgl_status sglcuda_prepare_attention_grad(sglcuda_prepare *p, const sglexec_inst
                           *dq = sglcuda_operand(p->program, i, i->arg_count);
     const sglexec_operand *const copied[] = { a.q, a.k, a.v, out, dout, dq, dq + 1, dq + 2 };
     const int columns = tensor_columns(&a, copied, 8);
-    const gradient g =
-        columns > 0 ? tensor_gradient(&a, columns, products_by_four(p->device, columns)) : plain_gradient(&a);
+    if (by_groups(p->device, &a, columns)) return add_group_gradient(p, command, i, &a, columns, dq);
+    const gradient g = columns > 0 ? tensor_gradient(&a, columns) : plain_gradient(&a);
     const sglcuda_place delta = sglcuda_work_place(i, 0);
     const sglcuda_place products[] = { sglcuda_place_of(out), sglcuda_place_of(dout), delta };
     sglcuda_place places[] = { sglcuda_place_of(a.q),
@@ -197,26 +277,40 @@ sgl_status sglcuda_prepare_attention_grad(sglcuda_prepare *p, const sglexec_inst
     return add_tasks(p, command, &a, g.keys, g.key_tasks, g.key_grid, places, 11);
 }
 
-int64_t sglcuda_attention_workspace(const sglir_graph *g, const sglir_node *node)
+/* Of a node: its shapes, without places. */
+static sglcuda_heads heads_of_node(const sglir_graph *g, const sglir_node *node, uint32_t offset)
 {
     const sglir_type *q = sglir_type_of(g, sglir_arg(g, node, 0)), *k = sglir_type_of(g, sglir_arg(g, node, 1)),
                      *v = sglir_type_of(g, sglir_arg(g, node, 2));
-    const sglcuda_heads a = { .dtype = (sgl_dtype)q->dtype,
-                              .values = { .b = q->dims[0],
-                                          .t = q->dims[1],
-                                          .h = q->dims[2],
-                                          .d = q->dims[3],
-                                          .s = k->dims[1],
-                                          .g = k->dims[2],
-                                          .e = v->dims[3],
-                                          .window = sglir_attr_int(g, node, "window"),
-                                          .causal = sglir_attr_int(g, node, "causal") != 0,
-                                          .segmented = node->arg_count > 4 } };
-    return sglcuda_attention_cudnn_workspace(&a);
+    return (sglcuda_heads){ .dtype = (sgl_dtype)q->dtype,
+                            .wide = q->dtype == SGL_F64 ? SGL_F64 : SGL_F32,
+                            .values = { .b = q->dims[0],
+                                        .t = q->dims[1],
+                                        .h = q->dims[2],
+                                        .d = q->dims[3],
+                                        .s = k->dims[1],
+                                        .g = k->dims[2],
+                                        .e = v->dims[3],
+                                        .window = sglir_attr_int(g, node, "window"),
+                                        .scale = sglir_attr_float(g, node, "scale"),
+                                        .causal = sglir_attr_int(g, node, "causal") != 0,
+                                        .segmented = node->arg_count > offset + 1 } };
+}
+
+int64_t sglcuda_attention_workspace(const sglir_graph *g, const sglir_node *node)
+{
+    const sglcuda_heads a = heads_of_node(g, node, 3);
+    const int64_t counter = tensor_columns(&a, NULL, 0) > 0 ? SGLCUDA_ATTENTION_COUNTER : 0;
+    return sglcuda_max(counter, sglcuda_attention_cudnn_workspace(&a));
 }
 
 int64_t sglcuda_attention_grad_workspace(const sglir_graph *g, const sglir_node *node)
 {
     const sglir_type *lse = sglir_type_of(g, sglir_arg(g, node, 4));
-    return sglcore_dtype_bytes((sgl_dtype)lse->dtype, sglir_elements(lse));
+    const sglcuda_heads a = heads_of_node(g, node, 6);
+    const int columns = tensor_columns(&a, NULL, 0);
+    const int64_t deltas = sglcore_dtype_bytes((sgl_dtype)lse->dtype, sglir_elements(lse));
+    if (columns == 0) return deltas;
+    const group_work w = group_work_of(&a.values, columns);
+    return sglcuda_max(deltas, w.sums + w.sums_bytes);
 }

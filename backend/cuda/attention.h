@@ -21,6 +21,9 @@ void sglcuda_heads_of(const sglexec_program *program, const sglexec_instruction 
  * workspace. */
 enum { SGLCUDA_CUDNN_TILE = 128, SGLCUDA_CUDNN_WORKSPACE = 256 << 10 };
 
+/* Bytes for a counter of tasks that are dealt to blocks. */
+enum { SGLCUDA_ATTENTION_COUNTER = 256 };
+
 /* Of the shapes alone: SGLCUDA_CUDNN_WORKSPACE where cuDNN may take them, else 0. */
 int64_t sglcuda_attention_cudnn_workspace(const sglcuda_heads *heads);
 /* Leaves the command empty where cuDNN does not serve. */

@@ -1,6 +1,6 @@
 /* test_device_attention.c -- attention and its gradient on a device (SGL_TESTS_DEVICE; else the CPU) against the interpreter, over shapes
  * that take each kernel of a GPU: several tiles of queries and of keys, heads of up to 64 and up to 128 columns and
- * others, a window, an offset before, within and behind the keys, grouped heads, segments, one query.
+ * others, a window, an offset before, within and behind the keys, grouped heads, segments, few queries of many keys.
  *
  * In: a table of shapes, in every float dtype. Out: a failed assertion that names the shape. */
 #include <math.h>
@@ -21,11 +21,15 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { 1, 150, 150, 2, 1, 64, 64, 0, 1, 0, false },   { 1, 200, 200, 2, 2, 8, 8, 0, 1, 50, false },
-    { 2, 70, 70, 4, 2, 16, 24, 0, 1, 0, true },      { 1, 130, 260, 1, 1, 64, 40, 0, 0, 0, true },
-    { 1, 140, 140, 2, 1, 128, 128, 0, 1, 0, false }, { 1, 33, 200, 4, 1, 72, 128, 167, 1, 64, false },
-    { 1, 70, 100, 2, 1, 17, 33, -20, 1, 0, false },  { 3, 1, 150, 6, 2, 64, 64, 140, 1, 0, false },
-    { 1, 140, 64, 1, 1, 64, 64, 0, 1, 16, false },   { 1, 64, 128, 1, 1, 136, 8, 300, 1, 0, false },
+    { 1, 150, 150, 2, 1, 64, 64, 0, 1, 0, false },      { 1, 200, 200, 2, 2, 8, 8, 0, 1, 50, false },
+    { 2, 70, 70, 4, 2, 16, 24, 0, 1, 0, true },         { 1, 130, 260, 1, 1, 64, 40, 0, 0, 0, true },
+    { 1, 140, 140, 2, 1, 128, 128, 0, 1, 0, false },    { 1, 33, 200, 4, 1, 72, 128, 167, 1, 64, false },
+    { 1, 70, 100, 2, 1, 17, 33, -20, 1, 0, false },     { 3, 1, 150, 6, 2, 64, 64, 140, 1, 0, false },
+    { 1, 140, 64, 1, 1, 64, 64, 0, 1, 16, false },      { 1, 64, 128, 1, 1, 136, 8, 300, 1, 0, false },
+    { 2, 300, 300, 4, 2, 64, 64, 0, 1, 0, false },      { 1, 270, 390, 2, 2, 128, 96, 0, 0, 0, true },
+    { 1, 400, 400, 2, 1, 80, 64, -130, 1, 200, false }, { 2, 1, 700, 8, 2, 64, 64, 650, 1, 0, false },
+    { 1, 3, 600, 6, 1, 72, 40, 500, 1, 300, false },    { 1, 9, 520, 2, 1, 64, 64, 511, 1, 0, true },
+    { 1, 8, 513, 4, 4, 8, 128, 0, 0, 0, false },
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 

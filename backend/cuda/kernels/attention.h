@@ -10,7 +10,8 @@ typedef struct sgl_attention {
     long long b, t, h, d, s, g, e;
     long long window; /* 0: none */
     double scale;
-    long long tasks; /* blocks' worth of work; a grid may have fewer blocks */
+    long long tasks;    /* blocks' worth of work; a grid may have fewer blocks */
+    long long together; /* heads whose tasks are dealt together (kernels of groups alone) */
     int causal;
     int segmented; /* the places of segments are places of segments */
 } sgl_attention;
@@ -33,7 +34,6 @@ enum {
     SGL_TENSOR_KEYS = 64,          /* of a tile that passes by, forward */
     SGL_TENSOR_KEYS_BACK_64 = 64,  /* backward, of heads up to 64 */
     SGL_TENSOR_KEYS_BACK_128 = 32, /* and up to 128: two blocks share a processor's memory */
-    SGL_TENSOR_THREADS_FOUR = 256, /* two times four warps, 16 rows each */
     SGL_TENSOR_THREADS_DELTAS = 128,
     SGL_TENSOR_THREADS_KEYS = 128, /* where keys are the rows */
     SGL_TENSOR_ROWS_64 = 128,      /* keys of a block, where keys are the rows, of heads up to 64 */
@@ -42,5 +42,23 @@ enum {
     SGL_TENSOR_EXTENT = 1 << 28,   /* queries, keys: places fit 32 bits, with an offset and a window added */
     SGL_TENSOR_FAR = 1 << 30       /* an offset from where on every key is seen */
 };
+
+/* The kernels of groups of four warps (sm_90a): one group loads, two compute. Bytes of shared memory: tiles of queries
+ * and of results, two of keys and of values each, and 1 KiB of barriers and tasks. */
+enum {
+    SGL_GROUP_THREADS = 384,
+    SGL_GROUP_THREADS_FINISH = 256,
+    SGL_GROUP_QUERIES = 128, /* of a block, 64 a group */
+    SGL_GROUP_KEYS = 128,
+    SGL_GROUP_COUNTERS = 64 /* words before the turns of tiles: the counter of tasks has a line of its own */
+};
+#define SGL_GROUP_SHARED(columns) ((2 * SGL_GROUP_QUERIES + 4 * SGL_GROUP_KEYS) * (columns)*2 + 1024)
+/* Backward: queries of a tile that passes by 128 keys; tiles of keys and of values (two, or one of 128 columns), two
+ * of queries and of their gradients, two of slopes, a part of dq in f32, two of logs of sums and deltas. */
+#define SGL_GROUP_PASSING(columns) ((columns) == 64 ? 128 : 64)
+#define SGL_GROUP_SHARED_GRAD(columns)                                                                                 \
+    (((columns) == 64 ? 4 : 2) * SGL_GROUP_KEYS * (columns)*2 + 4 * SGL_GROUP_PASSING(columns) * (columns)*2 +         \
+     2 * SGL_GROUP_KEYS * SGL_GROUP_PASSING(columns) * 2 + SGL_GROUP_PASSING(columns) * (columns)*4 +                  \
+     4 * SGL_GROUP_PASSING(columns) * 4 + 256)
 
 #endif

@@ -73,7 +73,7 @@ SGL_DEVICE void soften(float (&scores)[KEYS / 8][4], float (&sums)[columns / 8][
 }
 
 /* A warp owns ROWS times 16 queries. */
-template <bool by_four, class T, int columns, int ROWS>
+template <class T, int columns, int ROWS>
 SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const int64 *offset_at,
                        const int *query_segments, const int *key_segments, uint16 *out, float *lse,
                        const sgl_attention &a)
@@ -118,7 +118,6 @@ SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const 
             const bool hidden = w.mixed || !times.all_see(query, query + queries, key, key + KEYS);
             const bool mixed = w.mixed;
             sgl_wait_copies();
-            if (by_four) sgl_show_copies();
             __syncthreads(); /* these tiles are whole; the others have been used */
             const int next = w.find(key + KEYS);
             if (next < w.last) {
@@ -127,13 +126,11 @@ SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const 
                 k_next.load(keys + next * k_row, k_row, KEYS, a.s - next, d);
                 v_next.load(values + next * v_row, v_row, KEYS, a.s - next, e);
             }
-            sgl_multiply<by_four, T, columns, ROWS, KEYS>(scores, q_tile, row, k_tile, 0);
-            sgl_wait<by_four, 0>(scores);
+            sgl_row_products<T, columns, ROWS, KEYS>(scores, q_tile, row, k_tile, 0);
             if (hidden) hide<ROWS>(scores, times, query + row, t, key, mixed ? own_segments : nullptr, their_segments);
 #pragma unroll
             for (int m = 0; m < ROWS; m++) soften<columns>(scores[m], sums[m], top[m], total[m], scale);
-            sgl_weigh<by_four, T, columns, ROWS, KEYS>(sums, scores, v_tile, 0);
-            sgl_wait<by_four, 0>(sums);
+            sgl_weigh_rows<T, columns, ROWS, KEYS>(sums, scores, v_tile, 0);
             key = next;
             stage ^= 1;
         }
@@ -169,25 +166,11 @@ SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const 
                                          const int *query_segments, const int *key_segments, uint16 *out, float *lse,  \
                                          sgl_attention a)                                                              \
     {                                                                                                                  \
-        attend<false, T, columns, QUERIES * 2 / SGL_TENSOR_THREADS_##columns>(q, k, v, offset, query_segments,         \
-                                                                              key_segments, out, lse, a);              \
+        attend<T, columns, QUERIES * 2 / SGL_TENSOR_THREADS_##columns>(q, k, v, offset, query_segments, key_segments,  \
+                                                                       out, lse, a);                                   \
     }
 
 KERNEL(bf16, 64)
 KERNEL(bf16, 128)
 KERNEL(f16, 64)
 KERNEL(f16, 128)
-
-/* By four warps at once, on sm_90a alone: 16 queries a warp. */
-#define FOUR(T)                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(SGL_TENSOR_THREADS_FOUR, 2)                                           \
-        attention_four_64_##T(const uint16 *q, const uint16 *k, const uint16 *v, const int64 *offset,                  \
-                              const int *query_segments, const int *key_segments, uint16 *out, float *lse,             \
-                              sgl_attention a)                                                                         \
-    {                                                                                                                  \
-        if constexpr (SGL_HAS_GROUPS)                                                                                  \
-            attend<true, T, 64, 1>(q, k, v, offset, query_segments, key_segments, out, lse, a);                        \
-    }
-
-FOUR(bf16)
-FOUR(f16)

@@ -76,7 +76,7 @@ SGL_DEVICE void probabilities_of_rows(float (&p)[ROWS][WIDE / 8][4], const float
             for (int c = 0; c < 4; c++) p[m][n][c] = sgl_exp2(fmaf(p[m][n][c], scale, -lse[m][c / 2]));
 }
 
-template <bool by_four, class T, int columns, int ROWS, int KEYS, int WIDE>
+template <class T, int columns, int ROWS, int KEYS, int WIDE>
 SGL_DEVICE void query_gradients(const uint16 *q, const uint16 *k, const uint16 *v, const uint16 *dout, const float *lse,
                                 const float *delta, const int64 *offset_at, const int *query_segments,
                                 const int *key_segments, uint16 *dq, const sgl_attention &a)
@@ -124,7 +124,6 @@ SGL_DEVICE void query_gradients(const uint16 *q, const uint16 *k, const uint16 *
             const sgl_tile<columns> v_tile = { first_tile.at + (2 + stage) * tile_bytes };
             const bool mixed = w.mixed, hidden = mixed || !times.all_see(query, query + queries, key, key + KEYS);
             sgl_wait_copies();
-            if (by_four) sgl_show_copies();
             __syncthreads(); /* these tiles are whole; the others have been used */
             const int next = w.find(key + KEYS);
             if (next < w.last) {
@@ -136,22 +135,19 @@ SGL_DEVICE void query_gradients(const uint16 *q, const uint16 *k, const uint16 *
 #pragma unroll 1
             for (int part = 0; part < KEYS; part += WIDE) {
                 float p[ROWS][WIDE / 8][4], slopes[ROWS][WIDE / 8][4];
-                sgl_multiply<by_four, T, columns, ROWS, WIDE>(p, q_tile, row, k_tile, part);
-                sgl_multiply<by_four, T, columns, ROWS, WIDE>(slopes, dout_tile, row, v_tile, part);
-                sgl_wait<by_four, 1>(p);
+                sgl_row_products<T, columns, ROWS, WIDE>(p, q_tile, row, k_tile, part);
+                sgl_row_products<T, columns, ROWS, WIDE>(slopes, dout_tile, row, v_tile, part);
                 probabilities_of_rows<ROWS, WIDE>(p, log_sums, scale);
                 if (hidden)
                     hide<false, ROWS, WIDE>(p, times, query + row, key + part, t, times.keys,
                                             mixed ? own_segments : nullptr, their_segments);
-                sgl_wait<by_four, 0>(slopes);
 #pragma unroll
                 for (int m = 0; m < ROWS; m++)
 #pragma unroll
                     for (int n = 0; n < WIDE / 8; n++)
 #pragma unroll
                         for (int c = 0; c < 4; c++) slopes[m][n][c] = p[m][n][c] * (slopes[m][n][c] - deltas[m][c / 2]);
-                sgl_weigh<by_four, T, columns, ROWS, WIDE>(sums, slopes, k_tile, part);
-                sgl_wait<by_four, 0>(sums);
+                sgl_weigh_rows<T, columns, ROWS, WIDE>(sums, slopes, k_tile, part);
             }
             key = next;
             stage ^= 1;
@@ -192,7 +188,7 @@ template <int columns> struct passing {
     }
 };
 
-template <bool by_four, class T, int columns, int ROWS, int THREADS, int WIDE>
+template <class T, int columns, int ROWS, int THREADS, int WIDE>
 SGL_DEVICE void key_gradients(const uint16 *q, const uint16 *k, const uint16 *v, const uint16 *dout, const float *lse,
                               const float *delta, const int64 *offset_at, const int *query_segments,
                               const int *key_segments, uint16 *dk, uint16 *dv, const sgl_attention &a)
@@ -246,7 +242,6 @@ SGL_DEVICE void key_gradients(const uint16 *q, const uint16 *k, const uint16 *v,
             const bool mixed = w.mixed, hidden = mixed || !times.all_see(query, query + QUERIES, key, key + keys);
             const int this_query = query;
             sgl_wait_copies();
-            if (by_four) sgl_show_copies();
             __syncthreads(); /* these tiles are whole; the others have been used */
             query = w.find(query + QUERIES);
             if (query >= w.last) query = first, w.mixed = first_mixed, head++;
@@ -256,9 +251,8 @@ SGL_DEVICE void key_gradients(const uint16 *q, const uint16 *k, const uint16 *v,
 #pragma unroll 1
             for (int part = 0; part < QUERIES; part += WIDE) {
                 float p[ROWS][WIDE / 8][4], slopes[ROWS][WIDE / 8][4];
-                sgl_multiply<by_four, T, columns, ROWS, WIDE>(p, k_tile, row, q_tile, part);
-                sgl_multiply<by_four, T, columns, ROWS, WIDE>(slopes, v_tile, row, dout_tile, part);
-                sgl_wait<by_four, 1>(p);
+                sgl_row_products<T, columns, ROWS, WIDE>(p, k_tile, row, q_tile, part);
+                sgl_row_products<T, columns, ROWS, WIDE>(slopes, v_tile, row, dout_tile, part);
 #pragma unroll
                 for (int n = 0; n < WIDE / 8; n++) {
 #pragma unroll
@@ -274,8 +268,7 @@ SGL_DEVICE void key_gradients(const uint16 *q, const uint16 *k, const uint16 *v,
                 if (hidden)
                     hide<true, ROWS, WIDE>(p, times, key + row, this_query + part, s, t, mixed ? own_segments : nullptr,
                                            their_segments);
-                sgl_weigh<by_four, T, columns, ROWS, WIDE>(value_sums, p, dout_tile, part);
-                sgl_wait<by_four, 1>(slopes);
+                sgl_weigh_rows<T, columns, ROWS, WIDE>(value_sums, p, dout_tile, part);
 #pragma unroll
                 for (int n = 0; n < WIDE / 8; n++) {
 #pragma unroll
@@ -288,9 +281,7 @@ SGL_DEVICE void key_gradients(const uint16 *q, const uint16 *k, const uint16 *v,
                         }
                     }
                 }
-                sgl_weigh<by_four, T, columns, ROWS, WIDE>(key_sums, slopes, q_tile, part);
-                sgl_wait<by_four, 0>(value_sums);
-                sgl_wait<by_four, 0>(key_sums);
+                sgl_weigh_rows<T, columns, ROWS, WIDE>(key_sums, slopes, q_tile, part);
             }
             stage ^= 1;
         }
@@ -323,7 +314,7 @@ SGL_DEVICE void key_gradients(const uint16 *q, const uint16 *k, const uint16 *v,
                                                  const int64 *offset, const int *query_segments,                       \
                                                  const int *key_segments, uint16 *dq, sgl_attention a)                 \
     {                                                                                                                  \
-        query_gradients<false, T, columns, SGL_TENSOR_QUERIES * 2 / SGL_TENSOR_THREADS_##columns,                      \
+        query_gradients<T, columns, SGL_TENSOR_QUERIES * 2 / SGL_TENSOR_THREADS_##columns,                             \
                         SGL_TENSOR_KEYS_BACK_##columns, WIDE_QUERIES_##columns>(q, k, v, dout, lse, delta, offset,     \
                                                                                 query_segments, key_segments, dq, a);  \
     }                                                                                                                  \
@@ -333,9 +324,9 @@ SGL_DEVICE void key_gradients(const uint16 *q, const uint16 *k, const uint16 *v,
                                               const int *query_segments, const int *key_segments, uint16 *dk,          \
                                               uint16 *dv, sgl_attention a)                                             \
     {                                                                                                                  \
-        key_gradients<false, T, columns, SGL_TENSOR_ROWS_##columns * 2 / SGL_TENSOR_THREADS_KEYS,                      \
-                      SGL_TENSOR_THREADS_KEYS, WIDE_KEYS_##columns>(q, k, v, dout, lse, delta, offset, query_segments, \
-                                                                    key_segments, dk, dv, a);                          \
+        key_gradients<T, columns, SGL_TENSOR_ROWS_##columns * 2 / SGL_TENSOR_THREADS_KEYS, SGL_TENSOR_THREADS_KEYS,    \
+                      WIDE_KEYS_##columns>(q, k, v, dout, lse, delta, offset, query_segments, key_segments, dk, dv,    \
+                                           a);                                                                         \
     }
 
 /* Columns of p and ds that are held at a time: what registers there are beside the sums. */
@@ -348,29 +339,3 @@ KERNELS(bf16, 64)
 KERNELS(bf16, 128)
 KERNELS(f16, 64)
 KERNELS(f16, 128)
-
-/* By four warps at once, on sm_90a alone: 16 rows a warp, whole tiles of 64 at a time. Two blocks of queries share a
- * processor, at the price of a dozen registers that are put aside; of keys, with two sums each, there is one. */
-#define FOUR(T)                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(SGL_TENSOR_THREADS_FOUR, 2)                                           \
-        attention_four_queries_64_##T(const uint16 *q, const uint16 *k, const uint16 *v, const uint16 *dout,           \
-                                      const float *lse, const float *delta, const int64 *offset,                       \
-                                      const int *query_segments, const int *key_segments, uint16 *dq, sgl_attention a) \
-    {                                                                                                                  \
-        if constexpr (SGL_HAS_GROUPS)                                                                                  \
-            query_gradients<true, T, 64, 1, SGL_TENSOR_KEYS_BACK_64, 64>(q, k, v, dout, lse, delta, offset,            \
-                                                                         query_segments, key_segments, dq, a);         \
-    }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(SGL_TENSOR_THREADS_FOUR)                                              \
-        attention_four_keys_64_##T(const uint16 *q, const uint16 *k, const uint16 *v, const uint16 *dout,              \
-                                   const float *lse, const float *delta, const int64 *offset,                          \
-                                   const int *query_segments, const int *key_segments, uint16 *dk, uint16 *dv,         \
-                                   sgl_attention a)                                                                    \
-    {                                                                                                                  \
-        if constexpr (SGL_HAS_GROUPS)                                                                                  \
-            key_gradients<true, T, 64, 1, SGL_TENSOR_THREADS_FOUR, 64>(q, k, v, dout, lse, delta, offset,              \
-                                                                       query_segments, key_segments, dk, dv, a);       \
-    }
-
-FOUR(bf16)
-FOUR(f16)
