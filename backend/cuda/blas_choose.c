@@ -9,7 +9,7 @@
  * f32 0.131 and 0.114, 5248 x 50304 x 768 to f32 0.687 and 0.565; where the depth is long, the first. */
 #include "backend/cuda/blas.h"
 #include "backend/cuda/cache.h"
-#include "backend/cuda/kernels/dot.h"
+#include "backend/cuda/product.h"
 #include "core/knob.h"
 
 enum {
@@ -20,7 +20,6 @@ enum {
 };
 static const double LEAST_FLOPS = 2e8; /* of less the launch is what takes the time */
 static const double SHORT_FLOPS = 2e10;
-static const float GAIN = 0.98f; /* of the first's time; what gains less may be noise */
 
 /* Bytes from `memory` on. */
 typedef struct trial {
@@ -131,7 +130,7 @@ static sgl_status try_all(trial *t, const sglcuda_algorithm *algorithms, int cou
 {
     const char *numbers = t->shape->dtype == SGL_BF16 ? "dot_numbers_bf16" : "dot_numbers_f16";
     uint64_t sums[SGLCUDA_ALGORITHMS];
-    float best[SGLCUDA_ALGORITHMS], ms;
+    float best[SGLCUDA_ALGORITHMS] = { 0 }, ms;
     SGLCORE_TRY(launch_over(t, numbers, t->a, t->a_count, 0));
     SGLCORE_TRY(launch_over(t, numbers, t->b, t->b_count, 0));
     SGLCORE_TRY(launch_over(t, numbers, t->bias, t->shape->columns, 0));
@@ -147,12 +146,7 @@ static sgl_status try_all(trial *t, const sglcuda_algorithm *algorithms, int cou
             if (round == 0 || ms < best[i]) best[i] = ms;
         }
     }
-    float least = best[0] * GAIN;
-    for (int i = 1; i < count; i++) {
-        if (sums[i] != sums[0] || !(best[i] < least)) continue;
-        least = best[i];
-        *chosen = i;
-    }
+    *chosen = sglcuda_fastest(best, sums, count);
     sglcore_log(t->device->env, SGL_LOG_DEBUG,
                 "cuda: product [%lld,%lld] x [%lld,%lld]: algorithm %d of %d, %.3f of the first's time",
                 (long long)t->shape->rows, (long long)t->shape->depth, (long long)t->shape->depth,

@@ -350,10 +350,23 @@ static void units_of_copies(void **state)
     assert_true(copy.kind == SGLCUDA_DENSE_COPY_TILES && copy.values.fast == 1 && copy.values.tiles == 3 * 4 * 2);
 }
 
+/* Another algorithm is taken for its time alone, and never with other bits. */
+static void fastest(void **state)
+{
+    (void)state;
+    const uint64_t same[] = { 7, 7, 7, 7 }, other[] = { 7, 8, 7, 8 };
+    assert_int_equal(sglcuda_fastest((const float[]){ 1, 2, 0.5f, 0.6f }, same, 4), 2);
+    assert_int_equal(sglcuda_fastest((const float[]){ 1, 0.5f, 0.9f, 0.1f }, other, 4), 2);
+    assert_int_equal(sglcuda_fastest((const float[]){ 1, 0.99f, 1, 0.985f }, same, 4), 0); /* noise */
+    assert_int_equal(sglcuda_fastest((const float[]){ 0, 0, 0, 0 }, same, 4), 0);
+    assert_int_equal(sglcuda_fastest((const float[]){ 1 }, same, 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(random_dots),    cmocka_unit_test(layers_lie_well),
                                         cmocka_unit_test(long_batches),   cmocka_unit_test(eight_bits),
-                                        cmocka_unit_test(less_is_copied), cmocka_unit_test(units_of_copies) };
+                                        cmocka_unit_test(less_is_copied), cmocka_unit_test(units_of_copies),
+                                        cmocka_unit_test(fastest) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
