@@ -4,14 +4,19 @@
  * product used nowhere else, is linear(x, weight, bias) again: the device adds the bias to its f32 sums and rounds once,
  * where product and sum round twice, and no kernel walks the result for the bias alone. So it is where the sum goes into no
  * kernel: one that reads it adds the bias for nothing, while a product with a bias takes 4 to 19% longer (H200). Wider floats
- * stay as they are: their products take so long that a bias costs nothing beside them. Biases that were cast within the kernels that added them
- * are cast by one kernel, all that are parts of one section. Odd invariant: what is taken depends on types and uses alone, and
- * extents are multiples of 8, so that a device that says it runs linear need not run it for rows that begin anywhere. */
+ * stay as they are: their products take so long that a bias costs nothing beside them. Narrow casts of parts of one
+ * section that no kernel would do on its way, small weights and such biases, are one cast, of which each is a view: of GPT-2 72
+ * kernels of 3 us. Odd invariant: what is taken depends on types and uses alone, and extents are multiples of 8, so that a
+ * device that says it runs linear need not run it for rows that begin anywhere. */
 #include <stdlib.h>
 
 #include "passes/pass.h"
 
-enum { UNIT = 8 }; /* elements: 16 bytes of narrow floats */
+enum {
+    UNIT = 8,                 /* elements: 16 bytes of narrow floats */
+    VIEW_UNIT = 32,           /* where views of one cast begin: multiples of the 64 bytes at which values do */
+    MOST_CAST_BYTES = 8 << 20 /* of a parameter that is cast with others: of more a kernel of its own is long enough */
+};
 
 typedef struct join {
     sglcore_env *env;
@@ -20,7 +25,7 @@ typedef struct join {
     uint8_t *in_kernel;   /* per value: a kernel may read it */
     uint8_t *dropped;     /* per node: it became part of another */
     sglir_id *dot;        /* per node: of an ADD that becomes a linear its product, else SGLIR_NONE */
-    uint32_t *cast;       /* per node: of a CAST of a bias 1 + its place in `casts`, else 0 */
+    uint32_t *cast;       /* per node: of a CAST that goes with others 1 + its place in `casts`, else 0 */
     SGLCORE_VEC(sglir_id) casts;
     bool changed;
 } join;
@@ -82,17 +87,36 @@ static bool is_whole(const sglir_type *type)
     return type->partial == 0 && type->scaled == 0;
 }
 
-/* Notes a bias that is a part of a section, cast. */
-static sgl_status look_at_bias(join *j, sglir_id bias)
+/* A part of a section, cast; not of what is gathered of ranks, which has its own time. */
+static bool is_cast_part(const sglir_graph *g, const sglir_node *cast)
 {
-    const sglir_node *cast = sglir_maker(j->g, bias);
-    if (cast == NULL || cast->op != SGLIR_OP_CAST) return SGL_OK;
-    const sglir_node *unpack = sglir_maker(j->g, sglir_arg(j->g, cast, 0));
-    const sglir_id id = sglir_value_at(j->g, bias)->node;
-    if (unpack == NULL || unpack->op != SGLIR_OP_UNPACK || unpack->region != cast->region) return SGL_OK;
-    if (j->cast[id] || !is_whole(sglir_type_of(j->g, bias))) return SGL_OK;
+    if (cast == NULL || cast->op != SGLIR_OP_CAST) return false;
+    const sglir_node *unpack = sglir_maker(g, sglir_arg(g, cast, 0));
+    if (unpack == NULL || unpack->op != SGLIR_OP_UNPACK || unpack->region != cast->region) return false;
+    const sglir_node *section = sglir_maker(g, sglir_arg(g, unpack, 0));
+    const sglir_type *type = sglir_type_of(g, cast->out_first);
+    return section != NULL && section->op == SGLIR_OP_INPUT && is_whole(type) && is_narrow(type) &&
+           sglir_elements(type) % VIEW_UNIT == 0;
+}
+
+static sgl_status note_cast(join *j, sglir_id id)
+{
+    if (j->cast[id]) return SGL_OK;
     j->cast[id] = (uint32_t)j->casts.count + 1;
     return sglcore_vec_push(j->env, &j->casts, id);
+}
+
+/* Notes a cast that goes with others: of a bias that a product takes; of a parameter that no kernel reads. */
+static sgl_status look_at_bias(join *j, sglir_id bias)
+{
+    return is_cast_part(j->g, sglir_maker(j->g, bias)) ? note_cast(j, sglir_value_at(j->g, bias)->node) : SGL_OK;
+}
+static sgl_status look_at_cast(join *j, sglir_id id)
+{
+    const sglir_node *cast = sglir_node_at(j->g, id);
+    if (cast->op != SGLIR_OP_CAST || j->in_kernel[cast->out_first] || !is_cast_part(j->g, cast)) return SGL_OK;
+    const sglir_type *type = sglir_type_of(j->g, cast->out_first);
+    return sglir_bytes(type) <= MOST_CAST_BYTES ? note_cast(j, id) : SGL_OK;
 }
 
 /* Notes what becomes of the sum, and what goes with it. */
@@ -115,6 +139,43 @@ static sgl_status look_at(join *j, sglir_id id)
     return SGL_OK;
 }
 
+/* Casts of parts of one section, alike in all else. */
+static bool go_together(const sglir_graph *g, const sglir_node *a, const sglir_node *b)
+{
+    const sglir_type *of_a = sglir_type_of(g, a->out_first), *of_b = sglir_type_of(g, b->out_first);
+    return sglir_maker(g, sglir_arg(g, a, 0)) == sglir_maker(g, sglir_arg(g, b, 0)) && of_a->dtype == of_b->dtype &&
+           a->epoch == b->epoch && a->turn == b->turn;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const sglir_id x = *(const sglir_id *)a, y = *(const sglir_id *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* One that has no other to go with stays a cast. The rest in the order of nodes, which is that of their numbers: the first that
+ * is met makes them all. */
+static void settle_casts(join *j)
+{
+    int64_t kept = 0;
+    const int64_t count = j->casts.count;
+    sglir_id *casts = j->casts.data;
+    if (count > 0) qsort(casts, (size_t)count, sizeof *casts, by_number);
+    for (int64_t i = 0; i < count; i++) {
+        bool alone = true;
+        for (int64_t k = 0; k < count && alone; k++)
+            alone = k == i || !go_together(j->g, sglir_node_at(j->g, casts[i]), sglir_node_at(j->g, casts[k]));
+        j->cast[casts[i]] = alone ? 0 : 1;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (j->cast[casts[i]] == 0) continue;
+        casts[kept++] = casts[i];
+        j->cast[casts[i]] = (uint32_t)kept;
+    }
+    j->casts.count = kept;
+    j->changed = j->changed || kept > 0;
+}
+
 /* ---- what is made ------------------------------------------------------------------------------------------------- */
 
 static void make_linear(sglir_rewrite *rewrite, const join *j, sglir_id id)
@@ -127,14 +188,6 @@ static void make_linear(sglir_rewrite *rewrite, const join *j, sglir_id id)
     const int64_t before = rewrite->to->nodes.count;
     sglir_emit(rewrite->to, SGLIR_OP_LINEAR, args, 3, NULL, 0, &rewrite->map[add->out_first]);
     sglir_keep_apart(rewrite->to, before, add);
-}
-
-/* Casts of parts of one section, alike in all else. */
-static bool go_together(const sglir_graph *g, const sglir_node *a, const sglir_node *b)
-{
-    const sglir_type *of_a = sglir_type_of(g, a->out_first), *of_b = sglir_type_of(g, b->out_first);
-    return sglir_maker(g, sglir_arg(g, a, 0)) == sglir_maker(g, sglir_arg(g, b, 0)) && of_a->dtype == of_b->dtype &&
-           a->epoch == b->epoch && a->turn == b->turn;
 }
 
 typedef struct bundle {
@@ -152,8 +205,9 @@ static sgl_status collect(const join *j, const sglir_rewrite *rewrite, sglir_id 
         if (!go_together(g, sglir_node_at(g, first), cast)) continue;
         SGLCORE_TRY(sglcore_vec_push(j->env, &b->casts, id));
         SGLCORE_TRY(sglcore_vec_push(j->env, &b->parts, rewrite->map[sglir_arg(g, cast, 0)]));
-        SGLCORE_TRY(sglcore_vec_push(j->env, &b->ranks, 1));
-        SGLCORE_TRY(sglcore_vec_push(j->env, &b->dims, sglir_type_of(g, cast->out_first)->dims[0]));
+        const sglir_type *type = sglir_type_of(g, cast->out_first);
+        SGLCORE_TRY(sglcore_vec_push(j->env, &b->ranks, type->rank));
+        for (int d = 0; d < type->rank; d++) SGLCORE_TRY(sglcore_vec_push(j->env, &b->dims, type->dims[d]));
     }
     return SGL_OK;
 }
@@ -171,7 +225,7 @@ static void make_casts(sglir_rewrite *rewrite, const join *j, sglir_id first)
         sglir_id whole = sglir_emit(to, SGLIR_OP_PACK, b.parts.data, count, NULL, 0, NULL);
         whole = sglir_cast(to, whole, (sgl_dtype)sglir_type_of(j->g, cast->out_first)->dtype);
         const sglir_named attrs[] = { SGLIR_INTS("ranks", count, b.ranks.data),
-                                      SGLIR_INTS("dims", count, b.dims.data) };
+                                      SGLIR_INTS("dims", b.dims.count, b.dims.data) };
         const sglir_id views = sglir_emit(to, SGLIR_OP_UNPACK, &whole, 1, attrs, 2, NULL);
         for (int i = 0; i < count && to->status == SGL_OK; i++)
             rewrite->map[sglir_node_at(j->g, b.casts.data[i])->out_first] = views + (sglir_id)i;
@@ -199,12 +253,6 @@ static bool rule_join(sglir_rewrite *rewrite, sglir_id id)
 
 /* ---- the pass ----------------------------------------------------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b)
-{
-    const sglir_id x = *(const sglir_id *)a, y = *(const sglir_id *)b;
-    return x < y ? -1 : x > y;
-}
-
 static sgl_status run(const sglpass_context *context, join *j, sglir_graph **out)
 {
     const int64_t nodes = j->g->nodes.count;
@@ -213,10 +261,11 @@ static sgl_status run(const sglpass_context *context, join *j, sglir_graph **out
     sglir_count_uses(j->g, j->uses);
     find_readers(j);
     for (int64_t n = 0; n < nodes; n++) j->dot[n] = SGLIR_NONE;
-    for (int64_t n = 0; n < nodes && context->plan->native[SGLIR_OP_LINEAR]; n++) SGLCORE_TRY(look_at(j, (sglir_id)n));
-    /* the first that is met makes them all: nodes are numbered in their order */
-    if (j->casts.count > 0) qsort(j->casts.data, (size_t)j->casts.count, sizeof *j->casts.data, by_number);
-    for (int64_t i = 0; i < j->casts.count; i++) j->cast[j->casts.data[i]] = (uint32_t)i + 1;
+    for (int64_t n = 0; n < nodes && context->plan->native[SGLIR_OP_LINEAR]; n++) {
+        SGLCORE_TRY(look_at(j, (sglir_id)n));
+        SGLCORE_TRY(look_at_cast(j, (sglir_id)n));
+    }
+    settle_casts(j);
     return sglir_rewrite_graph(context->env, j->g, "join", rule_join, j, out);
 }
 

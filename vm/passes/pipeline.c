@@ -12,7 +12,7 @@
  *     sections    parameters and states become ranges of few long sections
  *     decompose   composites that the device does not run whole become primitives
  *     simplify    once more, over what the passes made
- *     join        a product takes the bias that is added to it, where the device runs both as one
+ *     join        a product takes the bias that is added to it, where the device runs both as one; small casts become one
  *     collect     sums over ranks leave in buckets, as their terms are made
  *     recompute   what the backward makes again instead of keeping it, as marked or against a bound on memory
  *     regather    parameters that ranks gather are whole for the forward, and again for the backward, not between
@@ -50,7 +50,8 @@ const sglpass sglpass_pipeline[] = {
     { "decompose", sglpass_decompose, SGLIR_PER_RANK, false,
       "composites without a kernel of their own become primitives" },
     { "simplify-again", sglpass_simplify, SGLIR_PER_RANK, true, "simplify over what the passes made" },
-    { "join", sglpass_join, SGLIR_PER_RANK, true, "products take the bias that is added to them" },
+    { "join", sglpass_join, SGLIR_PER_RANK, true,
+      "products take the bias that is added to them; small casts become one" },
     { "collect", sglpass_collect, SGLIR_PER_RANK, true, "cuts sums over ranks into buckets" },
     { "recompute", sglpass_recompute, SGLIR_PER_RANK, true,
       "makes values again for the backward instead of keeping them" },
