@@ -77,29 +77,62 @@ SGL_DEVICE loss_part loss_part_of(int index, const sglcuda_loss_values &v)
     return { first, (int)(classes < 0 ? 0 : sgl_least(classes, v.part)), (int)sgl_least(elements, v.part) };
 }
 
-/* Copies the part, each thread the runs that it reads afterwards, and leaves e^(logit - maximum) in the place of the classes. */
-template <class R> SGL_DEVICE loss_sum<R> loss_read(const R *own, loss_run<R> *room, R *warps, const loss_part &part)
+/* The larger one, or NaN where either is. */
+SGL_DEVICE float loss_larger(float a, float b)
+{
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+SGL_DEVICE double loss_larger(double a, double b) { return sgl_fold<SGL_MAX>(a, b); }
+
+/* e^x of x <= 0, in f32 off by |x| + 4 units of 2^-24: what is small beside the row's sum may be off by more. */
+SGL_DEVICE float loss_power(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+    return y;
+}
+SGL_DEVICE double loss_power(double x) { return sgl_exp(x); }
+
+template <class R> SGL_DEVICE int loss_runs(const loss_part &part)
+{
+    return (part.classes + loss_run<R>::count - 1) / loss_run<R>::count;
+}
+
+/* Copies the part, each thread the runs that it reads afterwards; behind the classes stands -inf. */
+template <class R> SGL_DEVICE void loss_copy(const R *own, loss_run<R> *room, const loss_part &part)
 {
     constexpr int count = loss_run<R>::count;
-    const int runs = (part.classes + count - 1) / count;
+    const int runs = loss_runs<R>(part), last = runs - 1;
     for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(loss_shared_address(room + run)),
                      "l"(own + part.first + run * count)
                      : "memory");
     asm volatile("cp.async.wait_all;" ::: "memory");
+    if (last % SGLCUDA_LOSS_THREADS != threadIdx.x) return;
+    for (int e = part.classes - last * count; e < count; e++) room[last].x[e] = loss_least<R>();
+}
+
+/* Reads the part, and leaves e^(logit - maximum) in the place of the logits. */
+template <class R> SGL_DEVICE loss_sum<R> loss_read(const R *own, loss_run<R> *room, R *warps, const loss_part &part)
+{
+    const int runs = loss_runs<R>(part);
     R most = loss_least<R>(), sum = 0;
-    for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS) {
+    if (runs > 0) loss_copy(own, room, part);
+    _Pragma("unroll 4") for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS)
+    {
         const loss_run<R> r = room[run];
-        _Pragma("unroll") for (int e = 0; e < count; e++) if (run * count + e < part.classes) most =
-            sgl_fold<SGL_MAX>(most, r.x[e]);
+        _Pragma("unroll") for (int e = 0; e < loss_run<R>::count; e++) most = loss_larger(most, r.x[e]);
     }
-    most = loss_all(most, warps, [](R a, R b) { return sgl_fold<SGL_MAX>(a, b); });
+    most = loss_all(most, warps, [](R a, R b) { return loss_larger(a, b); });
     const R shift = loss_shift(most);
-    for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS) {
+    _Pragma("unroll 4") for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS)
+    {
         loss_run<R> r = room[run];
-        _Pragma("unroll") for (int e = 0; e < count; e++)
+        _Pragma("unroll") for (int e = 0; e < loss_run<R>::count; e++)
         {
-            r.x[e] = run * count + e < part.classes ? sgl_exp(r.x[e] - shift) : (R)0;
+            r.x[e] = loss_power(r.x[e] - shift);
             sum += r.x[e];
         }
         room[run] = r;
@@ -116,19 +149,21 @@ SGL_DEVICE void loss_write(typename T::stored *own, const loss_run<R> *room, con
     struct alignas(count * sizeof(typename T::stored)) packed {
         typename T::stored y[count];
     };
-    const int at = target >= part.first && target - part.first < part.classes ? (int)(target - part.first) : -1;
-    for (int run = threadIdx.x; run * count < part.elements; run += SGLCUDA_LOSS_THREADS) {
-        loss_run<R> r = {};
+    packed *to = (packed *)(own + part.first);
+    const int runs = loss_runs<R>(part);
+    const int at = target >= part.first && target - part.first < part.classes ? (int)(target - part.first) : -count;
+    _Pragma("unroll 4") for (int run = threadIdx.x; run < runs; run += SGLCUDA_LOSS_THREADS)
+    {
+        loss_run<R> r = room[run];
         packed p;
-        if (run * count < part.classes) r = room[run];
-        _Pragma("unroll") for (int e = 0; e < count; e++)
-        {
-            const int i = run * count + e;
-            const R gradient = r.x[e] * factor - (i == at ? dloss : (R)0);
-            p.y[e] = T::encode(i < part.classes ? gradient : (R)0);
+        _Pragma("unroll") for (int e = 0; e < count; e++) r.x[e] *= factor;
+        if (run == at / count) {
+            _Pragma("unroll") for (int e = 0; e < count; e++) r.x[e] -= run * count + e == at ? dloss : (R)0;
         }
-        *(packed *)(own + part.first + run * count) = p;
+        _Pragma("unroll") for (int e = 0; e < count; e++) p.y[e] = T::encode(r.x[e]);
+        to[run] = p;
     }
+    for (int run = runs + threadIdx.x; run * count < part.elements; run += SGLCUDA_LOSS_THREADS) to[run] = {};
 }
 
 template <class T> SGL_DEVICE void loss_clear(typename T::stored *own, const loss_part &part)
@@ -143,7 +178,7 @@ template <class T> SGL_DEVICE void loss_clear(typename T::stored *own, const los
 template <class R> SGL_DEVICE R loss_factor(R part_most, const loss_sum<R> &all, R dloss)
 {
     const R factor = dloss / all.sum;
-    return part_most == all.most ? factor : factor * sgl_exp(part_most - all.most);
+    return part_most == all.most ? factor : factor * loss_power(part_most - all.most);
 }
 
 template <class R>
