@@ -256,9 +256,10 @@ int random_cover_missing(FILE *out)
         missing += miss(out, all >> dtype & 1, "the dtype", sgl_dtype_name((sgl_dtype)dtype));
     for (int i = 0; sglpass_pipeline[i].name != NULL; i++) {
         /* What takes ranks is tested elsewhere: unit/test_stages.c, ir/collect_buckets.txt; and optimizers' packs:
-         * ir/pieces_adamw.txt. */
+         * ir/pieces_adamw.txt; and what the CPU does not run whole: ir/join_linear.txt. */
         sglpass_fn run = sglpass_pipeline[i].run;
-        bool alone = run == sglpass_stages_split || run == sglpass_collect || run == sglpass_pieces;
+        bool alone =
+            run == sglpass_stages_split || run == sglpass_collect || run == sglpass_pieces || run == sglpass_join;
         missing += miss(out, cover->changed[i] > 0 || alone, "a change by the pass", sglpass_pipeline[i].name);
     }
     for (int rank = 0; rank <= 6; rank++)
