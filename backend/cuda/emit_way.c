@@ -8,6 +8,10 @@
 
 enum {
     MAP_THREADS = 256,
+    /* Of a thread where an array has gigabytes: each page of memory is then seen by fewer processors. Of less it costs
+     * more than it brings. */
+    MAP_RUNS = 4,
+    MANY_ELEMENTS = 1 << 29,
     COLUMN_LANES = 32,  /* threads beside one another in a block of the way columns, a run each */
     COLUMN_FETCHES = 48 /* registers for what is under way of a row and of the next one */
 };
@@ -95,10 +99,16 @@ static void put_partial_totals(sglcuda_emitter *e, const sglcuda_scope *s)
     }
 }
 
+static int map_runs(const sglcuda_emitter *e, const sglcuda_scope *s)
+{
+    if (s->totals) return s->vectors;
+    return e->cut.elements >= MANY_ELEMENTS ? MAP_RUNS : 1;
+}
+
 void sglcuda_put_map(sglcuda_emitter *e, const char *name, const sglcuda_scope *s)
 {
     const long long all = (long long)e->cut.elements;
-    const int threads = s->totals ? s->lanes : MAP_THREADS, runs = s->totals ? s->vectors : 1;
+    const int threads = s->totals ? s->lanes : MAP_THREADS, runs = map_runs(e, s);
     const int64_t block = (int64_t)threads * SGLCUDA_RUN * runs;
     if (all == 0) return;
     sglcuda_put_head(e, name, threads, LEAST_RESIDENT);

@@ -203,6 +203,37 @@ static void test_columns(void **state)
     finish(&c);
 }
 
+static unsigned blocks_of_map(const char *elements)
+{
+    emit_case c;
+    char text[MOST_TEXT];
+    snprintf(text, sizeof text,
+             "graph \"g\" {\n"
+             "  %%0 = input() {role=2, name=\"x\", dtype=f32, dims=[%s]}\n"
+             "  %%1 = fused(%%0) {domain=[%s], inner=1} {\n"
+             "    region(%%2: f32[%s]) {\n"
+             "      %%3 = neg(%%2)\n"
+             "      yield %%3\n"
+             "    }\n"
+             "  }\n"
+             "  fetch \"y\" %%1\n"
+             "}\n",
+             elements, elements, elements);
+    emit(&c, text, -1, 0);
+    assert_int_equal(count_of(&c, "sgl_there"), 0);
+    const unsigned blocks = c.emitted.entries[0].grid.blocks[0];
+    finish(&c);
+    return blocks;
+}
+
+/* Of gigabytes a block takes four times as much. */
+static void test_large_map(void **state)
+{
+    (void)state;
+    assert_int_equal(blocks_of_map("268435456"), (1 << 28) / 2048);
+    assert_int_equal(blocks_of_map("536870920"), (1 << 29) / 8192 + 1);
+}
+
 /* Two pieces and two numbers that begin alike: one table of beginnings, one search in it per block, and in a run none. */
 static void test_pieces(void **state)
 {
@@ -236,7 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),        cmocka_unit_test(test_few_sums), cmocka_unit_test(test_short_rows),
         cmocka_unit_test(test_ragged_rows), cmocka_unit_test(test_askew),    cmocka_unit_test(test_rounds),
-        cmocka_unit_test(test_columns),     cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_columns),     cmocka_unit_test(test_pieces),   cmocka_unit_test(test_large_map),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
