@@ -4,6 +4,8 @@
 --- same numbers.
 --- precision may be a table: { default = "bf16", ["head.*"] = "fp32" }: what these modules compute, and what is done
 --- with parameters of these names, stays in f32.
+--- `stream` = "fp32" leaves in f32 what blocks add to, as PyTorch's autocast does: a sum of a value in bf16 and one in
+--- f32 is f32; "narrow" (default) rounds it.
 --- `params` says by pattern which dimension (from 0) of a parameter, and of its states, is split over which axis, and
 --- false which is not: { ["*.wq"] = { tp = 0 } }; over tp and ep layers say so themselves, over fsdp all is split:
 --- `zero` = 1 or 2 the states alone, 3 (default) the parameters too, 0 nothing.
@@ -30,11 +32,13 @@ local names_of = require "sgl.names"
 local recipes = require "sgl.plan.recipes"
 
 local known = { "mesh", "micro", "precision", "scale", "scale_growth_interval", "max_skips", "bucket", "memory", "wide",
-  "disable", "params", "zero", "activations", "schedule", "attention", "chunks", "cut", "compress", "offload" }
+  "disable", "params", "zero", "activations", "schedule", "attention", "chunks", "cut", "compress", "offload",
+  "stream" }
 local words = {
   { "precision", { "fp32", "bf16", "fp16", "fp64" } },
   { "schedule", { "none", "gpipe", "1f1b", "interleaved", "zero-bubble" } },
   { "attention", { "auto", "gather", "heads", "ring" } },
+  { "stream", { "narrow", "fp32" } },
 }
 
 local function count(name, value)
@@ -205,7 +209,8 @@ function Plan:fields(parameters, buffers)
     micro = self.micro, precision = self.precision, scale = self.scale,
     scale_growth_interval = self.scale_growth_interval, max_skips = self.max_skips, memory = self.memory,
     bucket = self.bucket, schedule = self.schedule, attention = self.attention, chunks = self.chunks, cut = self.cut,
-    offload = self.offload, wide = self.wide, compress = self.compress, disable = self.disable,
+    offload = self.offload, wide = self.wide, stream = self.stream, compress = self.compress,
+    disable = self.disable,
     layouts = layouts.text(self, parameters),
     activations = type(self.activations) == "table" and layouts.own(self.activations) or self.activations,
   }
@@ -263,7 +268,7 @@ end
 --- twice that after `scale_growth_interval` (2000) good steps, by half after a step that is skipped because a gradient
 --- is not finite; `max_skips` (20) of these in a row are an error. Ranks sum gradients in exchanges of at least
 --- `bucket` bytes ("4MiB"), as the backward makes them.
----@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, attention: "auto"|"gather"|"heads"|"ring"|nil, chunks: integer?, cut: string|string[]|nil, compress: string|table<string, string>|nil, offload: string|string[]|nil, disable: string? }?
+---@param options { mesh: table<string, integer>?, micro: integer?, precision: "fp32"|"bf16"|"fp16"|"fp64"|table<string, string>|nil, wide: string?, stream: "narrow"|"fp32"|nil, scale: integer?, scale_growth_interval: integer?, max_skips: integer?, memory: integer|string|nil, bucket: integer|string|nil, params: table<string, table<string, integer|false>>?, activations: string|table<string, table<string, integer|false>>|nil, zero: integer?, schedule: "none"|"gpipe"|"1f1b"|"interleaved"|"zero-bubble"|nil, attention: "auto"|"gather"|"heads"|"ring"|nil, chunks: integer?, cut: string|string[]|nil, compress: string|table<string, string>|nil, offload: string|string[]|nil, disable: string? }?
 local function make(options)
   if options ~= nil and type(options) ~= "table" then core.error("plan: give a table, such as { micro = 2 }") end
   local plan = join(options)

@@ -15,7 +15,9 @@ learn() {
 learn fp32
 learn bf16 --set plan.precision=bf16
 learn fp16 --set plan.precision=fp16
-for kind in bf16 fp16; do
+learn stream --set plan.precision=bf16 --set plan.stream=fp32
+differ bf16/step-00000100/parameters.safetensors stream/step-00000100/parameters.safetensors
+for kind in bf16 fp16 stream; do
     differ fp32/step-00000100/parameters.safetensors "$kind/step-00000100/parameters.safetensors"
     fell="($(log loss "$kind.log" 1) - $(log loss "$kind.log" 100))"
     holds "$fell > 0.97 * ($(log loss fp32.log 1) - $(log loss fp32.log 100))"

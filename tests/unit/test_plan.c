@@ -52,6 +52,7 @@ static void test_fields(void **state)
     assert_int_equal(sglplan_chunks(&plan), 3);
     refused(&plan, SGLIR_I("chunks", 65), SGL_INVALID_ARGUMENT, "plan: chunks is 65, and must be from 0 to 64");
     accepted(&plan, SGLIR_S("cut", "blocks.5, head"));
+    accepted(&plan, SGLIR_S("stream", "fp32"));
     assert_string_equal(plan.cut, "blocks.5, head");
     accepted(&plan, SGLIR_S("disable", "fuse, schedule"));
     assert_int_equal(plan.mesh[SGLIR_AXIS_MICRO], 4);
@@ -182,7 +183,7 @@ static void test_text_and_hash(void **state)
         text.data,
         "mesh.dp = 1\nmesh.fsdp = 1\nmesh.tp = 1\nmesh.pp = 1\nmesh.ep = 1\nmesh.cp = 1\n"
         "micro = 2\nprecision = \"fp32\"\nschedule = \"none\"\nattention = \"auto\"\nscale = 65536\nscale_growth_interval = 2000\n"
-        "max_skips = 20\nunfused = 0\nchunks = 0\nbucket = 4194304\ncut = \"\"\nmemory = 0\noffload = \"\"\nwide = \"\"\nlayouts = \"\"\nactivations = \"\"\ncompress = \"\"\ndisable = \"\"\n");
+        "max_skips = 20\nunfused = 0\nchunks = 0\nbucket = 4194304\ncut = \"\"\nmemory = 0\noffload = \"\"\nwide = \"\"\nstream = \"narrow\"\nlayouts = \"\"\nactivations = \"\"\ncompress = \"\"\ndisable = \"\"\n");
     sglcore_text_free(&env, &text);
     sglplan_init(&other);
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
@@ -204,6 +205,9 @@ static void test_text_and_hash(void **state)
     accepted(&other, SGLIR_S("wide", "head.*"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("wide", ""));
+    accepted(&other, SGLIR_S("stream", "fp32"));
+    assert_false(sglcore_hash_equal(sglplan_hash(&other), sglplan_hash(&plan)));
+    accepted(&other, SGLIR_S("stream", "narrow"));
     accepted(&other, SGLIR_S("cut", "blocks.5"));
     assert_false(sglcore_hash_equal(sglplan_hash(&plan), sglplan_hash(&other)));
     accepted(&other, SGLIR_S("cut", ""));

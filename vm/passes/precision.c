@@ -67,6 +67,14 @@ static bool is_scalar_product(const sglir_graph *g, const sglir_node *node)
     return (node->op == SGLIR_OP_DOT || node->op == SGLIR_OP_MATMUL) && sglir_type_of(g, node->out_first)->rank == 0;
 }
 
+/* The plan's `stream`: of a sum of two, an argument that is wide and was not broadcast, as a bias is. */
+static bool is_wide_stream(const sglpass_narrowing *p, const sglir_node *node, sglir_id value)
+{
+    const sglir_graph *g = p->rewrite.from;
+    if (!p->plan->stream || node->op != SGLIR_OP_ADD || is_narrow(p, value)) return false;
+    return sglir_maker(g, value)->op != SGLIR_OP_BROADCAST;
+}
+
 /* Whether the argument keeps the node wide. *follows: it asks for narrow. */
 static bool keeps_wide(const sglpass_narrowing *p, const sglir_node *node, uint32_t i, bool *follows)
 {
@@ -79,6 +87,7 @@ static bool keeps_wide(const sglpass_narrowing *p, const sglir_node *node, uint3
     if (width == SGLPASS_NORM && i > 0) return false;
     if (sglir_constant_value(g, value, &number)) return !fits(p->narrow, number);
     *follows = *follows || is_narrow(p, value);
+    if (is_wide_stream(p, node, value)) return true;
     if (node->op == SGLIR_OP_DIV && i == 1) return true; /* by data */
     return width != SGLPASS_NARROW && (p->from[value] & SGLPASS_FROM_STATE);
 }

@@ -157,6 +157,10 @@ const char *sglplan_offloads_text(uint8_t offload, char text[SGLPLAN_OFFLOADS_RO
     return text;
 }
 
+/* Of what adds up from block to block. */
+static const char *const streams[] = { "narrow", "fp32" };
+enum { STREAMS = sizeof streams / sizeof streams[0] };
+
 /* One of the words: its number. */
 static sgl_status set_word(sglcore_env *env, const char *const *words, int count, uint8_t *number,
                            const sglir_named *field)
@@ -225,8 +229,8 @@ static sgl_status set_compress(sglcore_env *env, sglplan *plan, const sglir_name
 
 sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field)
 {
-    static const char *const others[] = { "precision",   "schedule", "attention", "cut",    "wide",   "layouts",
-                                          "activations", "compress", "disable",   "memory", "offload" };
+    static const char *const others[] = { "precision",   "schedule", "attention", "cut",    "wide",    "layouts",
+                                          "activations", "compress", "disable",   "memory", "offload", "stream" };
     const char *names[SGLIR_AXIS_COUNT + NUMBER_COUNT + sizeof others / sizeof others[0]];
     int count = 0;
     for (int axis = 0; axis < SGLIR_AXIS_COUNT; axis++) {
@@ -245,6 +249,7 @@ sgl_status sglplan_set(sglcore_env *env, sglplan *plan, const sglir_named *field
         return set_word(env, schedules, SGLPLAN_SCHEDULE_COUNT, &plan->schedule, field);
     if (strcmp(field->name, "attention") == 0)
         return set_word(env, attentions, SGLPLAN_ATTENTION_COUNT, &plan->attention, field);
+    if (strcmp(field->name, "stream") == 0) return set_word(env, streams, STREAMS, &plan->stream, field);
     if (strcmp(field->name, "cut") == 0) return set_text(env, plan->cut, sizeof plan->cut, field);
     if (strcmp(field->name, "disable") == 0) return set_text(env, plan->disable, sizeof plan->disable, field);
     if (strcmp(field->name, "wide") == 0) return set_text(env, plan->wide, sizeof plan->wide, field);
@@ -291,6 +296,7 @@ sgl_status sglplan_print(const sglplan *plan, sglcore_env *env, sglcore_text *te
     char offload[SGLPLAN_OFFLOADS_ROOM];
     SGLCORE_TRY(sglcore_text_add(env, text, "offload = \"%s\"\n", sglplan_offloads_text(plan->offload, offload)));
     SGLCORE_TRY(sglcore_text_add(env, text, "wide = \"%s\"\n", plan->wide));
+    SGLCORE_TRY(sglcore_text_add(env, text, "stream = \"%s\"\n", streams[plan->stream]));
     SGLCORE_TRY(sglcore_text_add(env, text, "layouts = \"%s\"\n", plan->layouts));
     SGLCORE_TRY(sglcore_text_add(env, text, "activations = \"%s\"\n", plan->activations));
     SGLCORE_TRY(sglcore_text_add(env, text, "compress = \"%s\"\n", plan->compress));
@@ -313,6 +319,7 @@ sglcore_hash sglplan_hash(const sglplan *plan)
     sglcore_hasher_u64(&hasher, plan->offload);
     sglcore_hasher_string(&hasher, plan->cut);
     sglcore_hasher_string(&hasher, plan->wide);
+    sglcore_hasher_string(&hasher, streams[plan->stream]);
     sglcore_hasher_string(&hasher, plan->layouts);
     sglcore_hasher_string(&hasher, plan->activations);
     sglcore_hasher_string(&hasher, plan->compress);

@@ -49,6 +49,7 @@ typedef struct sglplan {
     uint8_t schedule;  /* sglplan_schedule: of the stages along pp */
     uint8_t attention; /* sglplan_attention */
     uint8_t offload;   /* a bit per SGLPLAN_OFFLOADS */
+    uint8_t stream;    /* bf16, fp16: 1: a sum of a narrow value and a wide one is wide; 0: narrow */
     int64_t chunks;    /* interleaved: of a stage; 0: as many as sglplan_chunks says */
     int64_t scale;     /* fp16: of the loss, at first */
     int64_t scale_growth_interval; /* good steps after which it doubles */
