@@ -53,6 +53,9 @@ bool command_set(command_settings *settings, const char *key, const char *value)
  * told any more that the mesh makes nothing of them. */
 bool command_mark_kept(command_settings *settings, int kept);
 
+/* The rates of --machine, "tflops=400,gbytes_s=3000,latency_us=10,gbps=400"; COMMAND_OK, or an exit code after having said why. */
+int command_machine(const command *c, const char *text, sgl_machine *machine);
+
 /* Opens a VM. What a script prints goes to `prints`, warnings and errors to stderr. NULL after having said why. */
 sgl_vm *command_open(int64_t threads, FILE *prints);
 /* The job's plan for one of its graphs: micro-batches are for graphs that have a batch, train and eval, and so are bf16 and
@@ -75,6 +78,7 @@ void command_signals(sgl_vm *vm);
 int command_signal_status(void);
 
 int command_train(int argc, char **argv);
+int command_profile(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_generate(int argc, char **argv);

@@ -4,7 +4,6 @@
  * of it. Nothing is computed and no memory is taken: the programs are planned as for a device, which need not be on this
  * machine, however large they are. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "dsl/command_ranks.h"
@@ -176,37 +175,6 @@ int command_memory(int argc, char **argv)
     return end_look(&l, status);
 }
 
-/* "tflops=400,gbytes_s=3000,latency_us=10,gbps=400" */
-static int parse_machine(const command *c, const char *text, sgl_machine *machine)
-{
-    const struct {
-        const char *name;
-        double *to, unit;
-    } rows[] = {
-        { "tflops=", &machine->flops_per_s, 1e12 },
-        { "gbytes_s=", &machine->bytes_per_s, 1e9 },
-        { "latency_us=", &machine->link_latency_s, 1e-6 },
-        { "gbps=", &machine->link_bytes_per_s, 1e9 / 8 },
-    };
-    for (const char *part = text; *part;) {
-        const size_t length = strcspn(part, ",");
-        size_t r = 0;
-        while (r < sizeof rows / sizeof rows[0] && strncmp(part, rows[r].name, strlen(rows[r].name)) != 0) r++;
-        if (r == sizeof rows / sizeof rows[0])
-            return command_usage(c, "--machine '%s': '%.*s' is none of tflops=N, gbytes_s=N, latency_us=N, gbps=N",
-                                 text, (int)length, part);
-        char *end;
-        const char *number = part + strlen(rows[r].name);
-        const double value = strtod(number, &end);
-        if (end == number || end != part + length || !(value > 0) || value > 1e9)
-            return command_usage(c, "--machine '%s': '%.*s' holds no number above 0", text, (int)length, part);
-        *rows[r].to = value * rows[r].unit;
-        part += length;
-        if (*part == ',') part++;
-    }
-    return COMMAND_OK;
-}
-
 /* What all ranks together would do. */
 static sgl_status print_foresight(const look *l, const char *machine_text, const sgl_machine *machine)
 {
@@ -251,7 +219,7 @@ int command_show_plan(int argc, char **argv)
     look l = { 0 };
     int code = begin_look(&l, &c, argc, argv, &ranks, &settings);
     if (!l.vm) return code;
-    if ((code = parse_machine(&c, machine_text, &machine)) != COMMAND_OK) {
+    if ((code = command_machine(&c, machine_text, &machine)) != COMMAND_OK) {
         sgl_close(l.vm);
         return code;
     }

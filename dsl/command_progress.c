@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dsl/command_progress.h"
+#include "dsl/command_train.h"
 
 static double now_s(void)
 {
@@ -99,17 +100,16 @@ static sgl_status open_log(command_progress *p, const sgl_train_config *done)
     return sgl_fail(p->vm, SGL_IO, "--log %s: %s", p->log_path, strerror(errno));
 }
 
-/* "run.%r.log" to "run.3.log"; one without it is rank 0's. */
-static sgl_status name_log(command_progress *p, const command_told *told)
+sgl_status command_rank_path(sgl_vm *vm, const char *option, const char *name, int rank, char *path, size_t room)
 {
-    const char *mark = told->log ? strstr(told->log, "%r") : NULL;
-    if (!told->log || (!mark && told->rank > 0)) return SGL_OK;
-    const int before = mark ? (int)(mark - told->log) : (int)strlen(told->log);
-    int bytes = snprintf(p->log_path, sizeof p->log_path, "%.*s", before, told->log);
-    if (mark && bytes < (int)sizeof p->log_path)
-        bytes += snprintf(p->log_path + bytes, sizeof p->log_path - (size_t)bytes, "%d%s", told->rank, mark + 2);
-    if (bytes < (int)sizeof p->log_path) return SGL_OK;
-    return sgl_fail(p->vm, SGL_LIMIT, "--log: a path of %d bytes is too long", bytes);
+    const char *mark = name ? strstr(name, "%r") : NULL;
+    *path = 0;
+    if (!name || (!mark && rank > 0)) return SGL_OK;
+    const int before = mark ? (int)(mark - name) : (int)strlen(name);
+    int bytes = snprintf(path, room, "%.*s", before, name);
+    if (mark && bytes < (int)room) bytes += snprintf(path + bytes, room - (size_t)bytes, "%d%s", rank, mark + 2);
+    if (bytes < (int)room) return SGL_OK;
+    return sgl_fail(vm, SGL_LIMIT, "%s: a path of %d bytes is too long", option, bytes);
 }
 
 sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *session, const sgl_train_config *config,
@@ -126,7 +126,7 @@ sgl_status command_progress_begin(command_progress *p, sgl_vm *vm, sgl_session *
     /* A launcher gives each rank a terminal of its own making: nobody may look at it. */
     p->terminal =
         told->columns != 0 && (told->columns > 0 || (isatty(STDOUT_FILENO) == 1 && !sgl_launched(NULL, NULL)));
-    sgl_status status = name_log(p, told);
+    sgl_status status = command_rank_path(vm, "--log", told->log, told->rank, p->log_path, sizeof p->log_path);
     return status == SGL_OK && *p->log_path ? open_log(p, config) : status;
 }
 

@@ -12,19 +12,12 @@
 
 #include "dsl/command_folder.h"
 #include "dsl/command_kept.h"
+#include "dsl/command_measure.h"
 #include "dsl/command_progress.h"
-#include "dsl/command_ranks.h"
-
-typedef struct train_options {
-    int64_t steps, stop_at, save_every, keep, eval_every, threads, seed;
-    command_settings settings, mesh; /* of --set; of --mesh */
-    const char *data, *out, *resume, *init_from, *log, *device, *profile, *memory;
-    bool quiet, trace_nan;
-    command_ranks ranks;
-} train_options;
+#include "dsl/command_train.h"
 
 typedef struct train {
-    const train_options *o;
+    const command_train_options *o;
     const char *script;
     char out[COMMAND_PATH_ROOM];
     command_kept kept; /* the checkpoint that the run goes on from */
@@ -33,10 +26,11 @@ typedef struct train {
     sgl_plan *plan;
     sgl_session *session;
     sgl_program *train, *eval;
+    bool has_dims;
     sgl_family *trains, *evals; /* of a job that has dims with buckets, else NULL; evals NULL: nothing to evaluate */
     sgl_tokens *tokens;
     sgl_train_config config;
-    int64_t measured; /* --profile: after how many steps the table is printed, 0: never, or it was */
+    command_measure measure;
     command_progress progress;
 } train;
 
@@ -80,7 +74,7 @@ static sgl_status find_start(train *t)
 }
 
 /* Options that are numbers of the job, as settings. The texts live as long as `storage`. */
-static bool add_own_settings(const train_options *o, command_settings *settings, char storage[][32])
+static bool add_own_settings(const command_train_options *o, command_settings *settings, char storage[][32])
 {
     const struct {
         const char *key;
@@ -155,23 +149,22 @@ static sgl_status freeze_first(train *t, sgl_family *family, bool is_eval, sgl_p
     return status;
 }
 
-static sgl_status freeze_families(train *t)
+static sgl_status freeze_train(train *t)
 {
+    if (!t->has_dims) return freeze(t, "train", &t->train);
     sgl_status status = sgl_family_new(t->job, t->session, t->plan, "train", &t->trains);
-    if (status == SGL_OK) status = freeze_first(t, t->trains, false, &t->train);
-    if (status == SGL_OK) status = sgl_family_new(t->job, t->session, t->plan, "eval", &t->evals);
-    if (status == SGL_OK) status = freeze_first(t, t->evals, true, &t->eval);
     t->config.pick = pick;
-    return status;
+    return status == SGL_OK ? freeze_first(t, t->trains, false, &t->train) : status;
 }
 
-static sgl_status freeze_programs(train *t)
+/* A job with a step of its own has none. */
+static sgl_status freeze_eval(train *t)
 {
-    int64_t dims = 0;
-    sgl_status status = job_integer(t, "dims", 0, &dims);
-    if (status == SGL_OK && dims > 0) return freeze_families(t);
-    if (status == SGL_OK) status = freeze(t, "train", &t->train);
-    return status == SGL_OK ? freeze(t, "eval", &t->eval) : status;
+    if (t->o->measured_only) return SGL_OK;
+    sgl_status status =
+        t->has_dims ? sgl_family_new(t->job, t->session, t->plan, "eval", &t->evals) : freeze(t, "eval", &t->eval);
+    if (status == SGL_OK && t->has_dims) status = freeze_first(t, t->evals, true, &t->eval);
+    return status == SGL_NOT_FOUND ? SGL_OK : status;
 }
 
 static sgl_status initialise(train *t)
@@ -232,7 +225,7 @@ static sgl_status configure(train *t)
         status = sgl_fail(t->vm, SGL_INVALID_ARGUMENT,
                           "--stop-at %lld: step %lld is done already; give a later step, the run has %lld",
                           (long long)t->o->stop_at, (long long)c->start_step, (long long)c->steps);
-    c->out = t->out;
+    c->out = t->o->measured_only ? NULL : t->out;
     c->tokens = t->tokens;
     c->feed = t->tokens ? NULL : feed_job;
     return status;
@@ -241,7 +234,7 @@ static sgl_status configure(train *t)
 /* Before the log is opened, which another run may be writing. */
 static sgl_status claim_output(train *t)
 {
-    if (!sgl_session_computes(t->session)) {
+    if (!sgl_session_computes(t->session) || t->o->measured_only) {
         t->config.out = NULL;
         return SGL_OK;
     }
@@ -255,11 +248,14 @@ static sgl_status prepare(train *t)
     sgl_status status = configure(t);
     const sgl_attr unfused = { .name = "unfused", .kind = SGL_ATTR_INT, .i = t->o->trace_nan };
     if (status == SGL_OK) status = sgl_plan_set(t->plan, &unfused);
-    if (status == SGL_OK) status = freeze_programs(t);
-    if (status == SGL_NOT_FOUND && t->train) status = SGL_OK; /* a job with a step of its own: no eval */
+    int64_t dims = 0;
+    if (status == SGL_OK) status = job_integer(t, "dims", 0, &dims);
+    t->has_dims = dims > 0;
+    if (status == SGL_OK) status = freeze_train(t);
     if (status == SGL_OK) status = sgl_program_trace(t->train, t->o->trace_nan);
-    if (status == SGL_OK && t->measured > 0) status = sgl_program_profile(t->train, 1);
+    if (status == SGL_OK) status = command_measure_begin(&t->measure, t->o, t->session, t->train, t->config.start_step);
     if (status == SGL_OK) status = begin(t);
+    if (status == SGL_OK) status = freeze_eval(t); /* whose kernels the first steps need not wait for */
     if (status == SGL_OK) status = claim_output(t);
     t->config.train = t->train;
     t->config.eval = t->eval;
@@ -267,17 +263,6 @@ static sgl_status prepare(train *t)
 }
 
 /* ---- the run ------------------------------------------------------------------------------------------------------------ */
-
-/* The table of --profile; then the steps are no more measured, and as quick as ever. */
-static sgl_status print_profile(train *t)
-{
-    command_progress_end(&t->progress);
-    t->measured = 0;
-    sgl_status status = sgl_program_report(t->train, "profile", "text", command_write, stdout);
-    if (status == SGL_OK) status = sgl_program_profile(t->train, 0);
-    fflush(stdout);
-    return status;
-}
 
 /* A run that nobody hears any more ends, and is saved. */
 static sgl_status told(const train *t, sgl_status status)
@@ -289,8 +274,7 @@ static sgl_status on_step(void *user, const sgl_step_record *record)
 {
     train *t = user;
     sgl_status status = command_progress_step(&t->progress, record);
-    bool due = t->measured > 0 && record->step == t->config.start_step + t->measured;
-    if (status == SGL_OK && due) status = print_profile(t);
+    if (status == SGL_OK) status = command_measure_step(&t->measure, &t->progress, record->step);
     if (t->progress.lost_step > 0) t->config.keep = 0;
     return told(t, status);
 }
@@ -319,13 +303,14 @@ static void tell_stopped(const train *t)
 static int finish(train *t, sgl_status status)
 {
     command_progress_end(&t->progress);
-    if (t->measured > 0 && t->progress.first_step > 0 && (status == SGL_OK || status == SGL_INTERRUPTED)) {
-        sgl_status printed = print_profile(t); /* of a run that is shorter */
+    if (status == SGL_OK || status == SGL_INTERRUPTED) { /* of a run that is shorter */
+        sgl_status printed = command_measure_end(&t->measure, &t->progress);
         if (printed != SGL_OK) status = printed;
     }
     const int code = command_ranks_status(t->vm, t->session, &status);
     if (status == SGL_INTERRUPTED && !t->o->quiet) tell_stopped(t);
     if (status != SGL_OK) return status == SGL_NOT_FINITE ? COMMAND_NOT_FINITE : code;
+    if (t->o->measured_only) return COMMAND_OK;
     if (!t->o->quiet) command_progress_summary(&t->progress, t->tokens, t->out);
     if (!t->o->quiet && !t->config.out) printf("device %s: nothing computed, nothing saved\n", t->o->device);
     return COMMAND_OK;
@@ -369,11 +354,32 @@ static int64_t steps_to_measure(const char *text)
     return *end || errno || steps < 1 ? -1 : steps;
 }
 
+int command_train_run(const char *script, const command_train_options *options)
+{
+    train t = { .o = options, .script = script };
+    t.vm = command_open(options->threads, stderr);
+    if (!t.vm) return COMMAND_FAILED;
+    command_signals(t.vm);
+    const int code = run(&t);
+    command_measure_close(&t.measure);
+    command_progress_close(&t.progress);
+    sgl_close(t.vm);
+    json_decref(t.kept.meta);
+    return code;
+}
+
 int command_train(int argc, char **argv)
 {
-    train_options o = {
-        .steps = -1, .save_every = -1, .keep = -1, .eval_every = -1, .seed = -1, .device = "cpu", .ranks.columns = -1
-    };
+    command_train_options o = { .steps = -1,
+                                .save_every = -1,
+                                .keep = -1,
+                                .eval_every = -1,
+                                .seed = -1,
+                                .device = "cpu",
+                                .format = "text",
+                                .unmeasured = 1,
+                                .ranks.columns = -1 };
+    const char *profile = NULL, *machine = "";
     const command_option options[] = {
         { "--steps", 'i', &o.steps, "N", "length of the run (also of its learning-rate schedule)" },
         { "--stop-at", 'p', &o.stop_at, "N", "leave after step N of the same run, to be resumed" },
@@ -394,9 +400,10 @@ int command_train(int argc, char **argv)
           "a bound, such as 2GiB: what does not fit is made again in the backward instead of being kept" },
         { "--threads", 'i', &o.threads, "N", "compute threads (default: one per core); results do not depend on it" },
         { "--seed", 'i', &o.seed, "N", "of initial weights, dropout and the order of data (default 0)" },
-        { "--profile", 'o', &o.profile, "N",
-          "after N steps (default 10) the kernels by their time: ms, share, GFLOP/s, GB/s, script line (of data with buckets: "
+        { "--profile", 'o', &profile, "N",
+          "after the first step measure N (default 10), and print the kernels as `sgl profile` does (of data with buckets: "
           "those of the first batch's program)" },
+        COMMAND_MEASURE_OPTIONS(o, machine),
         { "--trace-nan", 'b', &o.trace_nan, "",
           "look at every number of every step; at the first infinity or NaN that comes of none, tell line, op and what went "
           "in, and leave with status 3" },
@@ -429,20 +436,17 @@ int command_train(int argc, char **argv)
     if (code != COMMAND_OK || helped) return code;
     if (o.resume && o.init_from)
         return command_usage(&c, "--init-from begins a run, --resume goes on with one: give one of them");
-    train t = { .o = &o, .script = positional[0], .measured = steps_to_measure(o.profile) };
-    if (t.measured < 0) return command_usage(&c, "--profile '%s' is no number of steps", o.profile);
+    o.measured = steps_to_measure(profile);
+    if (o.measured < 0) return command_usage(&c, "--profile '%s' is no number of steps", profile);
+    if (!profile && (o.timeline || *machine))
+        return command_usage(&c, "--timeline and --machine are of steps that are measured: give --profile too");
+    code = command_machine(&c, machine, &o.machine);
+    if (code != COMMAND_OK) return code;
     bool done;
     code = command_ranks_begin(&c, &o.ranks, argc, argv, &done);
     if (code != COMMAND_OK || done) return code;
     code = command_mesh(&c, &o.ranks, &o.settings, &o.mesh);
     if (code != COMMAND_OK) return code;
     o.quiet = o.quiet || o.ranks.rank > 0;
-    t.vm = command_open(o.threads, stderr);
-    if (!t.vm) return COMMAND_FAILED;
-    command_signals(t.vm);
-    code = run(&t);
-    command_progress_close(&t.progress);
-    sgl_close(t.vm);
-    json_decref(t.kept.meta);
-    return code;
+    return command_train_run(positional[0], &o);
 }

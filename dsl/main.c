@@ -28,6 +28,8 @@ static const struct {
     const char *help;
 } commands[] = {
     { "train", command_train, "train the model of a script; checkpoints, evaluation, resume" },
+    { "profile", command_profile,
+      "where the time of a step goes: kernels by time, share of the machine's roof, a timeline" },
     { "eval", command_eval, "the held-out loss of a checkpoint" },
     { "generate", command_generate, "let a trained model go on with a text" },
     { "export", command_export, "write the parameters of a checkpoint as one file, adapters merged" },

@@ -274,7 +274,8 @@ SGL_API void sgl_plan_free(sgl_plan *plan);
  * first one, a power of two), "scale_growth_interval" (INT: good steps after which it doubles), "max_skips" (INT: steps with
  * gradients that are not finite, one after another, that end sgl_train with LIMIT), for both "wide" (STRING: patterns, comma-
  * separated, such as "head.*, blocks.0.attn": what these modules compute, and what is done with parameters of these names, stays
- * f32; '*' is any characters, and a module's name stands for all within), "unfused" (INT 0 or 1: every node is an
+ * f32; '*' is any characters, and a module's name stands for all within) and "stream" (STRING: "narrow", or "fp32": a
+ * sum of a narrow value and an f32 one that was not broadcast stays f32, so that what blocks add to is never rounded), "unfused" (INT 0 or 1: every node is an
  * instruction of its own, for sgl_program_trace), "bucket" (INT: ranks sum gradients in exchanges of at least so many bytes each,
  * but for what is left over; 4 MiB), "disable" (STRING: names of passes to leave out, comma-separated). */
 SGL_API sgl_status sgl_plan_set(sgl_plan *plan, const sgl_attr *value);
@@ -400,6 +401,7 @@ SGL_API sgl_status sgl_memory_trade(sgl_session *session, const sgl_graph *graph
 typedef struct sgl_machine {
     double flops_per_s, bytes_per_s;
     double link_latency_s, link_bytes_per_s;
+    double narrow_flops_per_s; /* of products in bf16 and narrower; 0: as flops_per_s */
 } sgl_machine;
 typedef struct sgl_foresight {
     int64_t ranks, programs;  /* of the mesh; how many were planned: ranks with equal parts have equal ones */
@@ -438,15 +440,24 @@ SGL_API sgl_status sgl_foresee(sgl_session *session, const sgl_graph *graph, con
  *     "exchanges": [{ "op": NAME, "axes": "dp+fsdp", "ranks": N, "count": in one step, "bytes_sent": N }...] } */
 SGL_API sgl_status sgl_program_report(const sgl_program *program, const char *kind, const char *format,
                                       sgl_write_fn write, void *user);
-/* From now on (`on` not 0, counts from zero) every step measures its instructions, each waiting for the device, so that a step
- * takes longer; or no more. sgl_program_report tells it as kind "profile": format "text", the costliest kernels and
- * instructions; format "json", the costliest first:
+/* From now on (`on` not 0, counts from zero) every step measures its instructions, which are launched one by one, so that a
+ * step takes longer; or no more. The first step of a program is better not measured: it loads kernels. sgl_program_report tells it
+ * as kind "profile": format "text", the costliest kernels and instructions; format "json", the costliest first:
  *   { "program": NAME, "steps": N, "ms": all instructions of all steps, "exposed_ms": of these
- *     what exchanges are waited for, "instructions": [
+ *     what exchanges are waited for, "flops_per_s": X, "narrow_flops_per_s": X, "bytes_per_s": X (as sgl_program_roof was
+ *     told, else 0), "instructions": [
  *       { "number", "op", "kernel", "file", "line", "scope", "pass" as in the program's JSON,
- *         "launches": N, "ms": X, in all steps; "flops": X, "bytes": X, of one launch }...], "kernels": [TEXT...] }
- * Loops are not among the instructions: what is in them is. WRONG_STATE for a program that was never measured. */
+ *         "launches": N, "ms": X, "roof_ms": X, in all steps; "flops": X, "bytes": X, of one launch }...], "kernels": [TEXT...] }
+ * Loops are not among the instructions: what is in them is. And as kind "timeline", format "json": the last step as Chrome's
+ * trace events, a slice for each launch, wait and exchange under way, for Perfetto. WRONG_STATE for a program that was never
+ * measured. */
 SGL_API sgl_status sgl_program_profile(sgl_program *program, int on);
+/* What the session's device reaches, measured anew, in less than two seconds: a large product in f32 and in bf16, a large copy;
+ * of a device that is limited in power what it sustains. Links stay 0. UNSUPPORTED for a device that computes nothing. */
+SGL_API sgl_status sgl_session_machine(sgl_session *session, sgl_machine *machine);
+/* Holds the profile of a program that is measured against these rates: the roof of an instruction is the least time that it takes
+ * at them, that of its bytes or that of its arithmetic. WRONG_STATE for a program that is not measured. */
+SGL_API sgl_status sgl_program_roof(sgl_program *program, const sgl_machine *machine);
 /* From now on (`on` not 0) every step looks at what each instruction gives, and stops with NOT_FINITE at the first one that makes
  * a NaN of none, or an infinity of finite numbers; the message tells the script's line, the op, the shapes, the module path,
  * whether it is a gradient, and what the numbers were that went in. Feeds, parameters and states are looked at before the

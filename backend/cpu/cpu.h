@@ -134,6 +134,7 @@ sgl_status sglcpu_prepare_conv(sglcpu_prepare *p, const sglexec_instruction *i, 
 
 /* Flops per second of a large f32 product, measured when first asked. */
 sgl_status sglcpu_peak_flops(sglexec_device *device, double *flops_per_s); /* peak.c */
+sgl_status sglcpu_ceilings(sglexec_device *device, sglexec_ceilings *ceilings);
 
 /* Lines about the CPU for `sgl doctor`. */
 sgl_status sglcpu_describe(sglexec_device *device, sglcore_text *text); /* describe.c */

@@ -304,4 +304,5 @@ const sglexec_device_ops sglexec_device_cpu = {
     .finish = cpu_finish,
     .describe = sglcpu_describe,
     .peak_flops = sglcpu_peak_flops,
+    .ceilings = sglcpu_ceilings,
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cuda/blas.h"
+#include "core/span.h"
 
 #define SGLCUDA_BLAS_LIBRARY "libcublasLt.so.13"
 
@@ -67,6 +68,7 @@ static sgl_status open_library(sglexec_device *device)
     if (device->blas != NULL) return SGL_OK;
     sglcuda_blas *blas = sglcore_alloc_zero(device->env, sizeof *blas);
     if (blas == NULL) return SGL_OUT_OF_MEMORY;
+    const int64_t begun = sglcore_now_ns();
     sgl_status status = find_functions(device->env, &blas->calls);
     if (status == SGL_OK)
         status = check(device->env, &blas->calls, blas->calls.cublasLtCreate(&blas->handle), "opening cuBLASLt");
@@ -75,6 +77,7 @@ static sgl_status open_library(sglexec_device *device)
         return status;
     }
     device->blas = blas;
+    sglcore_span(device->env, begun, "cuda: opening cuBLASLt");
     return SGL_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/embedded.h"
+#include "core/span.h"
 
 struct sglcuda_builtins {
     sglcore_arena arena;
@@ -36,15 +37,23 @@ void sglcuda_close_builtins(sglexec_device *device)
     device->builtins = NULL;
 }
 
+static sgl_status load(sglexec_device *device, int index)
+{
+    const sglcuda_driver *driver = device->driver;
+    const int64_t begun = sglcore_now_ns();
+    SGLCORE_TRY(sglcuda_check(device->env, driver,
+                              driver->cuModuleLoadData(&device->builtins->modules[index], sglcuda_kernels[index].bytes),
+                              "loading the module's kernels"));
+    sglcore_span(device->env, begun, "cuda: loading the kernels %s", sglcuda_kernels[index].name);
+    return SGL_OK;
+}
+
 static sgl_status find(sglexec_device *device, const char *name, CUfunction *found)
 {
     const sglcuda_driver *driver = device->driver;
     struct sglcuda_builtins *b = device->builtins;
     for (int i = 0; i < b->count; i++) {
-        if (!b->modules[i])
-            SGLCORE_TRY(sglcuda_check(device->env, driver,
-                                      driver->cuModuleLoadData(&b->modules[i], sglcuda_kernels[i].bytes),
-                                      "loading the module's kernels"));
+        if (!b->modules[i]) SGLCORE_TRY(load(device, i));
         const CUresult result = driver->cuModuleGetFunction(found, b->modules[i], name);
         if (result == CUDA_ERROR_NOT_FOUND) continue;
         return sglcuda_check(device->env, driver, result, name);

@@ -33,12 +33,15 @@ struct sglexec_device {
     int threads;                       /* for compiling */
     bool waits;                        /* SGL_CUDA_WAIT: each launch is waited for */
     double peak_flops;                 /* 0: not measured yet */
+    struct sglcuda_marks *marks;       /* marks.c; NULL until something is measured */
+    void *ranges;                      /* nvtx.c: a profiler's domain; NULL: none is attached */
     struct sglcuda_blas *blas;         /* blas.c; NULL until a product is prepared */
+    struct sglcuda_compiler *compiler; /* nvrtc.c; NULL until a source is compiled */
     struct sglcuda_cudnn *cudnn;       /* cudnn.c; NULL until it is asked for */
     struct sglcuda_links *links;       /* link.c; NULL: the ranks exchange through the host */
 };
 
-/* A function of the device. Of an emitted kernel `handle` is set when the whole program is compiled, before any launch. */
+/* A function of the device. Of an emitted kernel `handle` is set when the whole program is settled, before any launch. */
 typedef struct sglcuda_function {
     CUfunction handle;
 } sglcuda_function;
@@ -134,7 +137,7 @@ sgl_status sglcuda_add_copy(sglcuda_prepare *p, sglcuda_command *command, sglcud
                             int64_t bytes);
 
 /* Settles what a launch needs of its functions, once they all have handles. */
-sgl_status sglcuda_ready_steps(sglcuda_prepare *p, const sglcuda_command *command);
+sgl_status sglcuda_ready_steps(sglexec_device *device, const sglcuda_command *command);
 
 /* ---- functions of kernels ---- */
 /* A kernel of kernels/<name>.cu, by its name there (extern "C"). INTERNAL when there is none. (builtin.c) */
@@ -142,7 +145,7 @@ sgl_status sglcuda_builtin(sglcuda_prepare *p, const char *name, const sglcuda_f
 /* The same while no program is prepared. */
 sgl_status sglcuda_builtin_of(sglexec_device *device, const char *name, const sglcuda_function **function);
 /* Function `entry` of a source text that is compiled with all the others when the program's instructions have been seen. Equal
- * texts are compiled once. (compile.c) */
+ * texts are compiled once, for all their functions. (compile.c) */
 sgl_status sglcuda_source(sglcuda_prepare *p, const char *text, const char *entry, const sglcuda_function **function);
 
 /* Loads no kernel yet; the device's context is current. (builtin.c) */
@@ -150,11 +153,12 @@ sgl_status sglcuda_open_builtins(sglexec_device *device);
 void sglcuda_close_builtins(sglexec_device *device);
 /* Also where no product was prepared. (blas.c) */
 void sglcuda_close_blas(sglexec_device *device);
-/* Empty sources; their end, with all that was made of them; and in between: every text becomes a function, by NVRTC on up to
- * `threads` threads, or from the cache. (compile.c) */
+/* Empty sources; their end, with all that was made of them; and in between: every text is compiled, by NVRTC on threads of the device, or
+ * comes from the cache, and becomes a function once that is waited for. (compile.c) */
 sgl_status sglcuda_new_sources(sglexec_device *device, struct sglcuda_sources **sources);
 void sglcuda_free_sources(struct sglcuda_sources *sources);
-sgl_status sglcuda_compile_sources(sglcuda_prepare *p);
+sgl_status sglcuda_begin_sources(sglcuda_prepare *p);
+sgl_status sglcuda_end_sources(struct sglcuda_sources *sources, const sglexec_program *program);
 
 /* ---- the device ---- */
 extern const sglexec_device_ops sglcuda_ops; /* device.c: the table itself */
@@ -179,6 +183,19 @@ void sglcuda_free_host(sglexec_device *device, void *block, int64_t bytes);
 /* Lines about the GPU for `sgl doctor`. */
 sgl_status sglcuda_describe(sglexec_device *device, sglcore_text *text);    /* describe.c */
 sgl_status sglcuda_peak_flops(sglexec_device *device, double *flops_per_s); /* peak.c */
+sgl_status sglcuda_ceilings(sglexec_device *device, sglexec_ceilings *ceilings);
+sgl_status sglcuda_mark(sglexec_device *device, int n); /* marks.c */
+sgl_status sglcuda_marked(sglexec_device *device, int count, int64_t *ns);
+void sglcuda_close_marks(sglexec_device *device);
+
+/* ---- ranges of a profiler (nvtx.c) ---- */
+void *sglcuda_open_ranges(void);
+void sglcuda_close_ranges(void *domain);
+/* Nested; of a domain that is NULL: nothing. The name is copied by whoever listens. */
+void sglcuda_begin_range(void *domain, const char *name);
+void sglcuda_end_range(void *domain);
+/* A name for each instruction, in the program's arena; NULL where nobody listens. */
+sgl_status sglcuda_name_ranges(sglcuda_prepare *p, const char *const **names);
 
 /* ---- moves between the GPU's memory and the host's (moves.c) ---- */
 struct sglcuda_move_events; /* of the moves of a program that is prepared */

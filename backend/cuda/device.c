@@ -1,14 +1,16 @@
 /* device.c -- an NVIDIA GPU as a device: the table of its functions, programs made ready, instructions launched.
  *
  * In: programs and addresses. Out: results, in the order of one stream. prepare turns every instruction into a command
- * (cuda.h) by the table of families below, then compiles what they asked for; launch calls one. Odd invariant: a session may
+ * (cuda.h) by the table of families below, and begins to compile what they asked for, which settle waits for; launch calls one. Odd invariant: a session may
  * call from any thread, so each function of the table makes the device's context current before it calls the driver. */
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/link.h"
+#include "backend/cuda/nvrtc.h"
 #include "core/knob.h"
 #include "core/module.h"
+#include "core/span.h"
 
 enum { LEAST_MAJOR = 8 }; /* compute capability: bf16, asynchronous copies to shared memory */
 
@@ -89,6 +91,9 @@ static void cuda_close(sglexec_device *device)
         sglcuda_close_builtins(device);
         sglcuda_close_staging(device);
         sglcuda_close_moves(device);
+        sglcuda_close_compiler(device->compiler);
+        sglcuda_close_marks(device);
+        sglcuda_close_ranges(device->ranges);
         if (device->stream) (void)driver->cuStreamDestroy(device->stream);
         (void)driver->cuCtxSetCurrent(NULL);
         (void)driver->cuDevicePrimaryCtxRelease(device->device);
@@ -98,6 +103,7 @@ static void cuda_close(sglexec_device *device)
 
 static sgl_status open_context(sglexec_device *device)
 {
+    const int64_t begun = sglcore_now_ns();
     const sglcuda_driver *driver = device->driver;
     sglcore_env *env = device->env;
     SGLCORE_TRY(sglcuda_check(env, driver, driver->cuDevicePrimaryCtxRetain(&device->context, device->device),
@@ -107,14 +113,18 @@ static sgl_status open_context(sglexec_device *device)
         sglcuda_check(env, driver, driver->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
     SGLCORE_TRY(sglcuda_open_moves(device));
     SGLCORE_TRY(sglcuda_open_staging(device));
+    device->ranges = sglcuda_open_ranges();
+    sglcore_span(env, begun, "cuda: making a context");
     return sglcuda_open_builtins(device);
 }
 
 static sgl_status cuda_open(sglcore_env *env, int threads, sglexec_device **result)
 {
     const sglcuda_driver *driver;
+    const int64_t begun = sglcore_now_ns();
     *result = NULL;
     SGLCORE_TRY(sglcuda_driver_open(env, &driver));
+    sglcore_span(env, begun, "cuda: starting the driver");
     sglexec_device *device = sglcore_alloc_zero(env, sizeof *device);
     if (!device) return SGL_OUT_OF_MEMORY;
     device->env = env;
@@ -227,6 +237,7 @@ typedef struct prepared {
     struct sglcuda_sources *sources;
     struct sglcuda_graphs *graphs;
     struct sglcuda_move_events *moving;
+    const char *const *names; /* of instructions, for a profiler; NULL: none is attached */
 } prepared;
 
 sgl_status sglcuda_fail_in(sglcore_env *env, sgl_status status, const sglexec_program *program,
@@ -274,15 +285,16 @@ static sgl_status prepare_all(sglexec_device *device, const sglexec_program *pro
                           .program = program,
                           .sources = ready->sources,
                           .moving = &ready->moving };
+    const int64_t begun = sglcore_now_ns();
     for (int64_t n = 0; n < count; n++) {
         const sglexec_instruction *i = &program->instructions.data[n];
         if (!sglexec_is_control(i) && !sglexec_is_exchange(i))
             SGLCORE_TRY(prepare_instruction(&p, i, &ready->commands[n]));
     }
-    SGLCORE_TRY(sglcuda_compile_sources(&p));
+    sglcore_span(device->env, begun, "cuda: choosing kernels of %lld instructions", (long long)count);
+    SGLCORE_TRY(sglcuda_begin_sources(&p));
     SGLCORE_TRY(sglcuda_new_graphs(&p, &ready->graphs));
-    for (int64_t n = 0; n < count; n++) SGLCORE_TRY(sglcuda_ready_steps(&p, &ready->commands[n]));
-    return SGL_OK;
+    return sglcuda_name_ranges(&p, &ready->names);
 }
 
 static sgl_status cuda_prepare(sglexec_device *device, const sglexec_program *program, void **handle)
@@ -322,50 +334,39 @@ sgl_status sglcuda_route(sglexec_device *device, void *handle, const sglexec_lin
     return SGL_OK;
 }
 
+static sgl_status cuda_settle(sglexec_device *device, void *handle)
+{
+    const prepared *ready = handle;
+    SGLCORE_TRY(sglcuda_enter(device));
+    SGLCORE_TRY(sglcuda_end_sources(ready->sources, ready->program));
+    for (int64_t n = 0; n < ready->program->instructions.count; n++)
+        SGLCORE_TRY(sglcuda_ready_steps(device, &ready->commands[n]));
+    return SGL_OK;
+}
+
+static sgl_status run_command(sglexec_device *device, const prepared *ready, uint32_t index,
+                              void *const spaces[SGLIR_SPACES])
+{
+    const sglcuda_command *command = &ready->commands[index];
+    const sglcuda_launch launch = { .device = device, .spaces = spaces, .stream = device->stream };
+    if (!ready->names) return command->run(&launch, command->plan);
+    sglcuda_begin_range(device->ranges, ready->names[index]);
+    const sgl_status status = command->run(&launch, command->plan);
+    sglcuda_end_range(device->ranges);
+    return status;
+}
+
 static sgl_status cuda_launch(sglexec_device *device, void *handle, uint32_t index, void *const spaces[SGLIR_SPACES])
 {
     const prepared *ready = handle;
-    const sglcuda_command *command = &ready->commands[index];
-    const sglcuda_launch launch = { .device = device, .spaces = spaces, .stream = device->stream };
-    if (!command->run) return SGL_OK; /* over no elements */
+    if (!ready->commands[index].run) return SGL_OK; /* over no elements */
     SGLCORE_TRY(sglcuda_links_check(device));
     SGLCORE_TRY(sglcuda_enter(device));
-    sgl_status status = command->run(&launch, command->plan);
+    sgl_status status = run_command(device, ready, index, spaces);
     if (status == SGL_OK && device->waits) status = sglcuda_wait(device);
     return status == SGL_OK
                ? SGL_OK
                : sglcuda_fail_in(device->env, status, ready->program, &ready->program->instructions.data[index]);
-}
-
-/* Between two events of the stream. */
-static sgl_status measure_between(sglexec_device *device, void *handle, uint32_t index,
-                                  void *const spaces[SGLIR_SPACES], const CUevent events[2], int64_t *ns)
-{
-    const sglcuda_driver *driver = device->driver;
-    float ms = 0;
-    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuEventRecord(events[0], device->stream), "timing"));
-    SGLCORE_TRY(cuda_launch(device, handle, index, spaces));
-    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuEventRecord(events[1], device->stream), "timing"));
-    SGLCORE_TRY(sglcuda_wait(device));
-    SGLCORE_TRY(sglcuda_check(device->env, driver, driver->cuEventElapsedTime(&ms, events[0], events[1]), "timing"));
-    *ns = (int64_t)((double)ms * 1e6);
-    return SGL_OK;
-}
-
-static sgl_status cuda_measure(sglexec_device *device, void *handle, uint32_t index, void *const spaces[SGLIR_SPACES],
-                               int64_t *ns)
-{
-    const sglcuda_driver *driver = device->driver;
-    CUevent events[2] = { NULL, NULL };
-    SGLCORE_TRY(sglcuda_enter(device));
-    sgl_status status = SGL_OK;
-    for (int i = 0; i < 2 && status == SGL_OK; i++)
-        status =
-            sglcuda_check(device->env, driver, driver->cuEventCreate(&events[i], CU_EVENT_DEFAULT), "making an event");
-    if (status == SGL_OK) status = measure_between(device, handle, index, spaces, events, ns);
-    for (int i = 0; i < 2; i++)
-        if (events[i]) (void)driver->cuEventDestroy(events[i]);
-    return status;
 }
 
 typedef struct row {
@@ -431,13 +432,16 @@ const sglexec_device_ops sglcuda_ops = {
     .copy = sglcuda_copy,
     .source = sglcuda_print_source,
     .prepare = cuda_prepare,
+    .settle = cuda_settle,
     .release = cuda_release,
     .launch = cuda_launch,
-    .measure = cuda_measure,
+    .mark = sglcuda_mark,
+    .marked = sglcuda_marked,
     .run = cuda_run,
     .finish = cuda_finish,
     .describe = sglcuda_describe,
     .peak_flops = sglcuda_peak_flops,
+    .ceilings = sglcuda_ceilings,
 };
 
 extern const sglbackend_module sglcuda_module;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "core/knob.h"
+#include "core/span.h"
 
 typedef struct captured {
     CUgraphExec graph;          /* NULL: not yet */
@@ -57,6 +58,7 @@ static sgl_status make(sglexec_device *device, captured *row, void *const spaces
 {
     const sglcuda_driver *driver = device->driver;
     CUgraph graph;
+    const int64_t begun = sglcore_now_ns();
     if (row->graph) (void)driver->cuGraphExecDestroy(row->graph);
     row->graph = NULL;
     sgl_status status = capture(device, launch_all, context, &graph);
@@ -65,6 +67,7 @@ static sgl_status make(sglexec_device *device, captured *row, void *const spaces
                                "instantiating a CUDA graph");
     if (graph) (void)driver->cuGraphDestroy(graph);
     if (status == SGL_OK) memcpy(row->spaces, spaces, sizeof row->spaces);
+    if (status == SGL_OK) sglcore_span(device->env, begun, "cuda: capturing a graph");
     return status;
 }
 

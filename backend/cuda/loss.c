@@ -277,7 +277,7 @@ static sgl_status prepare_rows(sglcuda_prepare *p, const sglexec_instruction *i,
     if (!s->rows) return SGL_OUT_OF_MEMORY;
     for (int64_t number = 0; number < chunks; number++) {
         SGLCORE_TRY(add_rows(p, i, s, number, &s->rows[number]));
-        SGLCORE_TRY(sglcuda_ready_steps(p, &s->rows[number]));
+        SGLCORE_TRY(sglcuda_ready_steps(p->device, &s->rows[number]));
     }
     return SGL_OK;
 }

@@ -130,14 +130,14 @@ sgl_status sglcuda_add_copy(sglcuda_prepare *p, sglcuda_command *command, sglcud
     return SGL_OK;
 }
 
-sgl_status sglcuda_ready_steps(sglcuda_prepare *p, const sglcuda_command *command)
+sgl_status sglcuda_ready_steps(sglexec_device *device, const sglcuda_command *command)
 {
-    const sglcuda_driver *driver = p->device->driver;
+    const sglcuda_driver *driver = device->driver;
     if (command->run != run_steps) return SGL_OK;
     for (const step *s = ((const steps *)command->plan)->first; s; s = s->next) {
         const sglcuda_step *l = &s->launch;
         if (!l->function || l->grid.shared <= SHARED_BYTES_FREE) continue;
-        SGLCORE_TRY(sglcuda_check(p->env, driver,
+        SGLCORE_TRY(sglcuda_check(device->env, driver,
                                   driver->cuFuncSetAttribute(l->function->handle,
                                                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                                              (int)l->grid.shared),

@@ -69,6 +69,7 @@ struct CUevent_st {
 static struct CUctx_st contexts[2];
 static _Thread_local CUcontext current;
 static block blocks[MOST_BLOCKS];
+static int clock_us; /* a tick for each event that is recorded */
 static int block_count, module_count, stream_count, event_count, pinned_count, graph_count;
 static size_t bytes_taken;
 
@@ -440,7 +441,7 @@ DRIVER cuEventDestroy(CUevent event)
 DRIVER cuEventRecord(CUevent event, CUstream stream)
 {
     HERE;
-    *event = (struct CUevent_st){ 1, capture_now, stream->work, stream };
+    *event = (struct CUevent_st){ ++clock_us, capture_now, stream->work, stream };
     return CUDA_SUCCESS;
 }
 
@@ -459,7 +460,7 @@ DRIVER cuEventSynchronize(CUevent event)
 DRIVER cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
     HERE;
-    *ms = 1;
+    *ms = (float)(to->recorded - from->recorded) / 1000;
     return from->recorded && to->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 

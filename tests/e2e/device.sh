@@ -51,11 +51,11 @@ small='--set bytes=true --set dim=16 --set layers=1 --set heads=2 --set seq=16 -
 export SGL_CACHE="$PWD/cache" SGL_LOG=debug
 # shellcheck disable=SC2086
 run 0 train "$GPT2" --device cuda --data "$ROOT/docs/language.md" $small --out cold
-says err 'kernels compiled, 0 from the cache'
+says err 'texts compiled, 0 from the cache'
 # shellcheck disable=SC2086
 run 0 train "$GPT2" --device cuda --data "$ROOT/docs/language.md" $small --out warm
-says err 'cuda: 0 kernels compiled'
-grep 'kernels compiled' err | grep -v 'cuda: 0 kernels compiled' && fail "a warm start compiled"
+says err ' 0 texts compiled'
+grep 'texts compiled' err | grep -v ' 0 texts compiled' && fail "a warm start compiled"
 [ -f warm/step-00000002/parameters.safetensors ] || fail "no checkpoint is written from the device"
 
 # Moves to memory of the host and back, on streams of their own: as branches of a CUDA graph, in a loop over micro-batches, where a
@@ -67,3 +67,15 @@ run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved 
 run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --set micro=2 --out moved
 # shellcheck disable=SC2086
 SGL_CUDA_GRAPH=0 run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --out moved
+
+# A profile of it: marks on the stream, rates that are told; and what a profiler hears of a step: a range around each launch.
+unset SGL_LOG
+# shellcheck disable=SC2086
+run 0 profile "$GPT2" --device cuda --data "$ROOT/docs/language.md" ${small% --steps*} --steps 2 --timeline line.json \
+    --machine tflops=50,narrow_tflops=700,gbytes_s=4000
+says out 'profile of program "train": 2 steps, ' 'roof: ' 'products 50 TFLOP/s in f32, 700 in bf16' 'fused kernel' 'gpt2.lua:'
+lua5.4 "$ROOT/tests/e2e/timeline.lua" line.json 1
+[ -e "$DRIVER/nvtx.so" ] || exit 0
+# shellcheck disable=SC2086
+NVTX_INJECTION64_PATH="$DRIVER/nvtx.so" run 0 train "$GPT2" --device cuda --data "$ROOT/docs/language.md" $small --out heard
+says err 'nvtx: attention f32[4,16,2,8]  ; ' 'nvtx: fused kernel 0' 'gpt2.lua:21 blocks.0.attn' 'ranges, all of domain sgl ended'

@@ -41,6 +41,10 @@ same a b
 run 0 train "$LLAMA" $TINY --data text --steps 2 --out measured2 --profile
 says out 'share' 'step 2/2'
 [ "$(grep -c 'profile of program' out)" -eq 1 ] || fail "the table is there twice"
+# A run of one step has none that is measured, and says so.
+# shellcheck disable=SC2086
+run 0 train "$LLAMA" $TINY --data text --steps 1 --out measured3 --profile --machine tflops=1,gbytes_s=10
+says out 'no step was measured'
 
 # Numbers that the script adds stand in the log and on the lines; what it prints goes to stderr.
 sed 's|loss = function(batch) return .*|loss = function(batch)\

@@ -4,12 +4,12 @@
 . "$ROOT/tests/e2e/common.sh"
 
 run 2
-says out 'usage: sgl COMMAND' train eval generate export graph plan memory repl doctor version 'exit codes' 130
+says out 'usage: sgl COMMAND' train profile eval generate export graph plan memory repl doctor version 'exit codes' 130
 for ask in help --help -h; do
     run 0 $ask
     says out 'usage: sgl COMMAND'
 done
-for command in train eval generate export graph plan memory repl doctor version; do
+for command in train profile eval generate export graph plan memory repl doctor version; do
     run 0 $command --help
     says out "usage: sgl $command" 'exit codes: 0 done; 1 failed' '2 wrong usage'
     run 0 help $command
@@ -18,7 +18,7 @@ for command in train eval generate export graph plan memory repl doctor version;
 done
 run 0 train --help
 says out --steps --stop-at --set --data --out --resume --init-from --save-every --keep --eval-every --log --device --threads \
-    --seed --profile --mesh --nproc --timeout --columns --quiet 'model-flops utilisation' 'products of one step' '130'
+    --seed --profile --timeline --machine --mesh --nproc --timeout --columns --quiet 'model-flops utilisation' 'products of one step' '130'
 run 0 generate --help
 says out --prompt --tokens --temperature --top-k --top-p --seed
 run 0 graph --help
@@ -43,6 +43,9 @@ refused 2 '--program' 'neither --after nor --format' -- graph "$LLAMA" --program
 refused 2 '--prompt TEXT' '--prompt-ids 1,2,3' -- generate x
 refused 2 '--profile' "'few'" -- train "$LLAMA" --profile few
 refused 2 '--profile' "'0'" -- train "$LLAMA" --profile=0
+refused 2 '--timeline and --machine are of steps that are measured' -- train "$LLAMA" --timeline t.json
+refused 2 "--format 'svg'" 'text and json' -- profile "$LLAMA" --format svg
+refused 2 "'tflop=3' is none of tflops=N" -- profile "$LLAMA" --machine tflop=3
 
 refused 1 "setting 'layer'" "'layers'" -- train "$LLAMA" --set layer=3
 refused 1 'layers must be an integer' "'three'" "$LLAMA:" -- train "$LLAMA" --set layers=three

@@ -222,6 +222,7 @@ static sgl_status make_ready(runner *r, const sglir_graph *g, const run_options 
     if (options->placed != NULL) options->placed(r->placed);
     SGLCORE_TRY(sglexec_freeze(&r->env, r->placed, &r->program));
     SGLCORE_TRY(r->ops->prepare(r->device, r->program, &r->prepared));
+    if (r->ops->settle != NULL) SGLCORE_TRY(r->ops->settle(r->device, r->prepared));
     for (int space = 1; space < SGLIR_SPACES; space++) {
         int64_t bytes = r->space_bytes[space] = r->program->space_bytes[space];
         if (bytes == 0) continue;
@@ -310,13 +311,21 @@ static void close_runner(runner *r)
     if (r->device != NULL) r->ops->close(r->device);
 }
 
+/* SGL_LOG=debug: what the library tells, such as where the time of a start goes, stands on stderr. */
+static void tell(void *user, sgl_log_level level, const char *message)
+{
+    (void)user, (void)level;
+    fprintf(stderr, "%s\n", message);
+}
+
 run_outcome run_graph(const sglir_graph *g, run_options options, const interp *inputs, run_results *results,
                       ir_message *message)
 {
     runner r = { 0 };
     if (options.without == NULL) options.without = "";
     *results = (run_results){ 0 };
-    sglcore_env_init(&r.env, NULL, NULL, NULL, NULL);
+    const char *log = getenv("SGL_LOG");
+    sglcore_env_init(&r.env, NULL, NULL, log != NULL && strcmp(log, "debug") == 0 ? tell : NULL, NULL);
     sgl_status status = make_ready(&r, g, &options, results);
     if (status == SGL_OK) status = put_ports(&r, inputs);
     int64_t allocations = r.env.allocations;

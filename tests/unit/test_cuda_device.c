@@ -185,6 +185,12 @@ static void end(rig *r)
     sglcore_arena_free(&r->arena);
 }
 
+static sgl_status compile(rig *r)
+{
+    SGLCORE_TRY(sglcuda_begin_sources(&r->p));
+    return sglcuda_end_sources(r->p.sources, &r->program);
+}
+
 static sgl_status run(rig *r)
 {
     const sglcuda_launch launch = { .device = r->p.device, .spaces = r->spaces, .stream = r->p.device->stream };
@@ -205,7 +211,7 @@ static void test_fills_and_copies(void **state)
     assert_int_equal(sglcuda_add_zeros(&r.p, &r.command, at(8), 4), SGL_OK);
     assert_int_equal(sglcuda_add_copy(&r.p, &r.command, at(8), at(8), 4), SGL_OK);
     assert_int_equal(sglcuda_add_zeros(&r.p, &r.command, at(0), 0), SGL_OK);
-    assert_int_equal(sglcuda_ready_steps(&r.p, &r.command), SGL_OK);
+    assert_int_equal(sglcuda_ready_steps(device, &r.command), SGL_OK);
     assert_int_equal(sglcuda_ops.write(device, r.spaces[SGLIR_SPACE_ARENA], 0, "abcdefghijklmnop", 16), SGL_OK);
     assert_int_equal(run(&r), SGL_OK);
     assert_int_equal(sglcuda_ops.read(device, r.spaces[SGLIR_SPACE_ARENA], 0, back, 48), SGL_OK);
@@ -242,15 +248,22 @@ static void test_launches(void **state)
     assert_int_equal(sglcuda_source(&r.p, add_one, "add_some", &one), SGL_OK);
     assert_int_equal(sglcuda_source(&r.p, add_one, "add_some", &same), SGL_OK);
     assert_ptr_equal(one, same);
-    if (sglcuda_compile_sources(&r.p) != SGL_OK) fail_msg("%s", env.message);
+    if (compile(&r) != SGL_OK) fail_msg("%s", env.message);
     assert_non_null(one->handle);
-    assert_int_equal(sglcuda_ready_steps(&r.p, &r.command), SGL_OK);
+    assert_int_equal(sglcuda_ready_steps(device, &r.command), SGL_OK);
     if (run(&r) != SGL_OK) fail_msg("%s", env.message);
     end(&r);
+    /* One that is freed while it is compiled. */
+    assert_int_equal(start(&r, &env, device), SGL_OK);
+    setenv("SGL_CACHE", "off", 1);
+    assert_int_equal(add(&r, 1, 0, sizeof(some)), SGL_OK);
+    assert_int_equal(sglcuda_begin_sources(&r.p), SGL_OK);
+    end(&r);
+    setenv("SGL_CACHE", "cache", 1);
     /* What a GPU refuses comes back with its words. */
     assert_int_equal(start(&r, &env, device), SGL_OK);
     assert_int_equal(add(&r, 1, 0, sizeof(some) - 8), SGL_OK);
-    assert_int_equal(sglcuda_compile_sources(&r.p), SGL_OK);
+    assert_int_equal(compile(&r), SGL_OK);
     assert_int_equal(run(&r), SGL_DEVICE);
     assert_non_null(strstr(env.message, "launching a kernel: an argument is out of its range"));
     end(&r);
@@ -270,7 +283,7 @@ static void test_names_that_are_not_there(void **state)
     assert_int_equal(sglcuda_builtin(&r.p, "no_such_kernel", &function), SGL_INTERNAL);
     assert_non_null(strstr(env.message, "no kernel no_such_kernel"));
     assert_int_equal(sglcuda_source(&r.p, add_one, "add_none", &function), SGL_OK);
-    assert_int_equal(sglcuda_compile_sources(&r.p), SGL_DEVICE);
+    assert_int_equal(compile(&r), SGL_DEVICE);
     assert_non_null(strstr(env.message, "add_none"));
     end(&r);
     sglcuda_ops.close(device);
@@ -286,7 +299,7 @@ static sgl_status body(sglcore_env *env, void *context)
     sgl_status status = start(&r, env, device);
     if (status == SGL_OK) status = add(&r, 1, 0, sizeof(some));
     if (status == SGL_OK) status = sglcuda_add_zeros(&r.p, &r.command, at(0), 4);
-    if (status == SGL_OK) status = sglcuda_compile_sources(&r.p);
+    if (status == SGL_OK) status = compile(&r);
     if (status == SGL_OK) status = run(&r);
     end(&r);
     sglcuda_ops.close(device);

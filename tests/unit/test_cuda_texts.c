@@ -34,11 +34,24 @@ static bool has_name(const sglcuda_text *text, const char *dtype)
     return false;
 }
 
+static sgl_status compile_texts(sglcore_env *env, int major, int threads, sglcuda_text *texts, int64_t count,
+                                sglcuda_compiled *how, int64_t *failed)
+{
+    sglcuda_compiler *compiler;
+    sglcuda_batch *batch;
+    *failed = -1;
+    SGLCORE_TRY(sglcuda_open_compiler(env, major, 0, threads, &compiler));
+    sgl_status status = sglcuda_begin_texts(compiler, texts, count, &batch);
+    if (status == SGL_OK) status = sglcuda_end_texts(batch, how, failed);
+    sglcuda_close_compiler(compiler);
+    return status;
+}
+
 static void compile(sglcore_env *env, sglcuda_text *all, int count, int threads, int64_t compiled)
 {
     sglcuda_compiled how;
     int64_t failed;
-    if (sglcuda_compile_texts(env, 9, 0, threads, all, count, &how, &failed) != SGL_OK) fail_msg("%s", env->message);
+    if (compile_texts(env, 9, threads, all, count, &how, &failed) != SGL_OK) fail_msg("%s", env->message);
     assert_int_equal(failed, -1);
     assert_int_equal(how.compiled, compiled);
     assert_int_equal(how.cached, count - compiled);
@@ -99,7 +112,7 @@ static void test_cache(void **state)
     /* Another architecture is another key. */
     sglcuda_compiled how;
     int64_t failed;
-    assert_int_equal(sglcuda_compile_texts(&env, 8, 0, 2, all, 1, &how, &failed), SGL_OK);
+    assert_int_equal(compile_texts(&env, 8, 2, all, 1, &how, &failed), SGL_OK);
     assert_int_equal(how.compiled, 1);
     sglcuda_free_cubins(&env, all, 1);
     (void)sglcore_remove_dir(&env, "cache/deep/cuda");
@@ -143,11 +156,44 @@ static void test_words(void **state)
     setenv("SGL_CACHE", "off", 1);
     make_texts(texts, all);
     all[2].text = "extern \"C\" __global__ void odd(float *x) { *x = there_is_no_such_name; }\n";
-    assert_int_equal(sglcuda_compile_texts(&env, 9, 0, 2, all, 4, &how, &failed), SGL_INTERNAL);
+    assert_int_equal(compile_texts(&env, 9, 2, all, 4, &how, &failed), SGL_INTERNAL);
     assert_int_equal(failed, 2);
     assert_non_null(strstr(env.message, "kernel bf16"));
     assert_non_null(strstr(env.message, "there_is_no_such_name"));
     sglcuda_free_cubins(&env, all, 4);
+    assert_int_equal(env.bytes_in_use, 0);
+}
+
+/* Several at once, on two threads: each has its own cubins, whatever order they are waited for in; of one that nobody wants any
+ * more nothing is left. */
+static void test_batches(void **state)
+{
+    (void)state;
+    enum { BATCHES = 4 };
+    char texts[TEXTS][1024];
+    sglcuda_text all[TEXTS];
+    sglcore_env env = cuda_case_env();
+    sglcuda_compiler *compiler;
+    sglcuda_batch *batches[BATCHES], *nothing;
+    sglcuda_compiled how;
+    int64_t failed;
+    cuda_case_needs_nvrtc();
+    setenv("SGL_CACHE", "off", 1);
+    make_texts(texts, all);
+    assert_int_equal(sglcuda_open_compiler(&env, 9, 0, 2, &compiler), SGL_OK);
+    for (int b = 0; b < BATCHES; b++)
+        assert_int_equal(sglcuda_begin_texts(compiler, all + 3 * b, 3, &batches[b]), SGL_OK);
+    assert_int_equal(sglcuda_begin_texts(compiler, all, 0, &nothing), SGL_OK);
+    assert_int_equal(sglcuda_end_texts(nothing, &how, &failed), SGL_OK);
+    sglcuda_drop_texts(batches[1]);
+    sglcuda_drop_texts(NULL);
+    assert_int_equal(sglcuda_end_texts(batches[3], &how, &failed), SGL_OK);
+    assert_int_equal(sglcuda_end_texts(batches[0], &how, &failed), SGL_OK);
+    assert_int_equal(sglcuda_end_texts(batches[2], &how, &failed), SGL_OK);
+    assert_int_equal(how.compiled, 3);
+    for (int n = 0; n < 3 * BATCHES; n++) assert_true(n / 3 == 1 || has_name(&all[n], dtypes[n]));
+    sglcuda_close_compiler(compiler);
+    sglcuda_free_cubins(&env, all, 3 * BATCHES);
     assert_int_equal(env.bytes_in_use, 0);
 }
 
@@ -159,7 +205,7 @@ static sgl_status body(sglcore_env *env, void *context)
     int64_t failed;
     (void)context;
     make_texts(texts, all);
-    const sgl_status status = sglcuda_compile_texts(env, 9, 0, 1, all, 2, &how, &failed);
+    const sgl_status status = compile_texts(env, 9, 1, all, 2, &how, &failed);
     sglcuda_free_cubins(env, all, 2);
     return status;
 }
@@ -175,8 +221,8 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compiles), cmocka_unit_test(test_cache),          cmocka_unit_test(test_no_cache),
-        cmocka_unit_test(test_words),    cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_compiles), cmocka_unit_test(test_cache),   cmocka_unit_test(test_no_cache),
+        cmocka_unit_test(test_words),    cmocka_unit_test(test_batches), cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests_name("cuda texts", tests, NULL, NULL);
 }

@@ -236,7 +236,7 @@ static void test_profile_without_memory(void **state)
         assert_int_equal(status, tripped ? SGL_OUT_OF_MEMORY : SGL_OK);
         assert_int_equal(f.heap.live_blocks, blocks);
     }
-    for (int n = 1; n <= 2; n++) {
+    for (int n = 1; n <= 3; n++) {
         f.heap.counter = (fault_counter){ .fail_at = n };
         assert_int_equal(sgl_program_profile(f.train, 1), SGL_OUT_OF_MEMORY);
         assert_null(f.train->profile);

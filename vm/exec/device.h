@@ -85,17 +85,20 @@ typedef struct sglexec_device_ops {
 
     /* What it compiles of a FUSED instruction, for people to read; NULL: nothing. Needs no open device. */
     sgl_status (*source)(sglcore_env *env, const sglexec_program *program, uint32_t index, sglcore_text *text);
-    /* Compiles the program's kernels; *prepared lives until release. */
+    /* Compiles the program's kernels, or begins to; *prepared lives until release. */
     sgl_status (*prepare)(sglexec_device *device, const sglexec_program *program, void **prepared);
+    /* Waits for what prepare has begun, once, before the first launch; NULL: it has done all. */
+    sgl_status (*settle)(sglexec_device *device, void *prepared);
     void (*release)(sglexec_device *device, void *prepared);
 
     /* Runs instruction number `index`; never control (SCAN, WHILE, COND), which replay walks, nor what ranks exchange
      * (sglexec_is_exchange), unless it was routed. A move (OFFLOAD, PREFETCH) need only have begun then, and has ended for
      * what is launched behind its ARRIVED. spaces: base addresses by sglir_space. */
     sgl_status (*launch)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[SGLIR_SPACES]);
-    /* The same, waited for, with the time that it took on the device; NULL: the host's clock around launch and finish will do. */
-    sgl_status (*measure)(sglexec_device *device, void *prepared, uint32_t index, void *const spaces[SGLIR_SPACES],
-                          int64_t *ns);
+    /* Marks of time in the order of what is launched: mark n, below SGLEXEC_MOST_MARKS, is passed when all that was launched before it is
+     * done. marked waits for the first `count`, and gives the ns from mark 0 to each. NULL, both: the host's clock around launch and finish will do. */
+    sgl_status (*mark)(sglexec_device *device, int n);
+    sgl_status (*marked)(sglexec_device *device, int count, int64_t *ns);
     /* Runs `count` instructions from `first` on, of which launch could run each, in their order; NULL: launch is as good. What it
      * makes of them for the next time with the same spaces it keeps with `prepared`. */
     sgl_status (*run)(sglexec_device *device, void *prepared, uint32_t first, uint32_t count,
@@ -106,6 +109,8 @@ typedef struct sglexec_device_ops {
     sgl_status (*describe)(sglexec_device *device, sglcore_text *text);
     /* Flops per second of a large f32 product, measured (about 30 ms, the first time). */
     sgl_status (*peak_flops)(sglexec_device *device, double *flops_per_s);
+    /* What it reaches, sustained: measured at each call, in less than two seconds. NULL: it computes nothing. */
+    sgl_status (*ceilings)(sglexec_device *device, sglexec_ceilings *ceilings);
 } sglexec_device_ops;
 
 /* What a replay is watched by; NULL in place of one: by nobody. */

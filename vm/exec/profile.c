@@ -2,12 +2,35 @@
  *
  * Comes in: what replay measured (profile.h). Goes out: the costliest first. The text tells sums by kernel, since equal
  * instructions of many layers share one, and then the single instructions with their script lines. What exchanges cost is the
- * time in their waits, and in those that are waited for at once. Odd invariant: a loop has no time of its own: what is in it has. */
+ * time in their waits, and in those that are waited for at once. The roof of an instruction is what it takes at least: its bytes
+ * at the rate of a copy, or its arithmetic at the rate of a product, whichever is longer (Williams, Waterman, Patterson, "Roofline",
+ * 2009). Odd invariant: a loop has no time of its own: what is in it has. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/profile.h"
 #include "ir/text.h"
+
+enum { MOST_LAUNCHED = 1 << 18 };
+
+/* In one replay of a block, as far as its loops tell, and no more than are kept. */
+static int64_t launches_of(const sglexec_program *p, uint32_t block)
+{
+    const sglexec_block *b = &p->blocks.data[block];
+    int64_t count = 0;
+    for (uint32_t n = b->first; n < b->first + b->count && count < MOST_LAUNCHED; n++) {
+        const sglexec_instruction *i = &p->instructions.data[n];
+        if (!sglexec_is_control(i)) {
+            count++;
+            continue;
+        }
+        int64_t inside = launches_of(p, i->block);
+        if (i->op != SGLIR_OP_SCAN) inside += launches_of(p, i->other);
+        const int64_t turns = sglexec_turns(i) < MOST_LAUNCHED ? sglexec_turns(i) : MOST_LAUNCHED;
+        count += inside * turns;
+    }
+    return count < MOST_LAUNCHED ? count : MOST_LAUNCHED;
+}
 
 sgl_status sglexec_profile_new(const sglexec_program *program, sglexec_profile **profile)
 {
@@ -18,8 +41,10 @@ sgl_status sglexec_profile_new(const sglexec_program *program, sglexec_profile *
     made->program = program;
     made->bytes = (size_t)program->instructions.count * sizeof *made->spent;
     made->spent = sglcore_alloc_zero(env, made->bytes);
-    if (!made->spent && made->bytes) {
-        sglcore_free(env, made, sizeof *made);
+    made->launched_room = launches_of(program, 0);
+    made->launched = sglcore_alloc(env, (size_t)made->launched_room * sizeof *made->launched);
+    if ((!made->spent && made->bytes) || (!made->launched && made->launched_room)) {
+        sglexec_profile_free(made);
         return SGL_OUT_OF_MEMORY;
     }
     *profile = made;
@@ -31,7 +56,30 @@ void sglexec_profile_free(sglexec_profile *profile)
     if (!profile) return;
     sglcore_env *env = profile->program->env;
     sglcore_free(env, profile->spent, profile->bytes);
+    sglcore_free(env, profile->launched, (size_t)profile->launched_room * sizeof *profile->launched);
     sglcore_free(env, profile, sizeof *profile);
+}
+
+/* ---- the roof ----------------------------------------------------------------------------------------------------- */
+
+/* The rate of its products: by what they multiply, the first float among the arguments. */
+static double flops_per_s(const sglexec_program *p, const sglexec_instruction *i, const sglexec_ceilings *c)
+{
+    for (uint32_t a = 0; a < i->arg_count && i->op != SGLIR_OP_FUSED; a++) {
+        const sgl_dtype dtype = (sgl_dtype)p->operands.data[i->operand_first + a].dtype;
+        if (sglcore_dtype_is_float(dtype))
+            return sglcore_dtype_bits(dtype) < 32 ? c->narrow_flops_per_s : c->flops_per_s;
+    }
+    return c->flops_per_s;
+}
+
+double sglexec_roof_s(const sglexec_program *program, const sglexec_instruction *i, const sglexec_ceilings *ceilings)
+{
+    const double rate = flops_per_s(program, i, ceilings);
+    const double computing = rate > 0 ? i->flops / rate : 0;
+    const double moving = ceilings->bytes_per_s > 0 ? i->bytes / ceilings->bytes_per_s : 0;
+    if (sglexec_is_exposed(i->op)) return 0;
+    return computing > moving ? computing : moving;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
@@ -41,6 +89,7 @@ typedef struct row {
     uint32_t first; /* instruction */
     int64_t instructions, launches, ns;
     double flops, bytes; /* of all launches */
+    double roof_s;       /* of all launches */
 } row;
 
 typedef SGLCORE_VEC(row) row_list;
@@ -80,7 +129,8 @@ static row row_of(const sglexec_profile *profile, uint32_t n)
                   .launches = spent->launches,
                   .ns = spent->ns,
                   .flops = i->flops * (double)spent->launches,
-                  .bytes = i->bytes * (double)spent->launches };
+                  .bytes = i->bytes * (double)spent->launches,
+                  .roof_s = (double)spent->launches * sglexec_roof_s(profile->program, i, &profile->ceilings) };
 }
 
 /* grouped: equal work in one row. */
@@ -102,6 +152,7 @@ static sgl_status make_rows(const sglexec_profile *profile, bool grouped, row_li
         sum->ns += made.ns;
         sum->flops += made.flops;
         sum->bytes += made.bytes;
+        sum->roof_s += made.roof_s;
     }
     if (rows->count) qsort(rows->data, (size_t)rows->count, sizeof *rows->data, costliest_first);
     return SGL_OK;
@@ -120,7 +171,7 @@ static int64_t exposed_ns(const sglexec_profile *profile)
     int64_t total = 0;
     for (int64_t n = 0; n < profile->program->instructions.count; n++) {
         const uint16_t op = profile->program->instructions.data[n].op;
-        if (sglir_is_wait(op) || sglir_is_begun(op)) total += profile->spent[n].ns;
+        if (sglexec_is_exposed(op)) total += profile->spent[n].ns;
     }
     return total;
 }
@@ -141,8 +192,9 @@ static sgl_status put_row(const sglexec_program *p, const row *r, sglcore_text *
         sglcore_text_add(p->env, text, "{\"number\":%u,\"op\":\"%s\",\"kernel\":", r->first, sglir_ops[i->op].name));
     SGLCORE_TRY(i->op == SGLIR_OP_FUSED ? sglcore_text_add(p->env, text, "%u", i->kernel)
                                         : sglcore_text_add(p->env, text, "null"));
-    SGLCORE_TRY(sglcore_text_add(p->env, text, ",\"launches\":%lld,\"ms\":%.6f,\"flops\":%.17g,\"bytes\":%.17g,",
-                                 (long long)r->launches, (double)r->ns / 1e6, i->flops, i->bytes));
+    SGLCORE_TRY(sglcore_text_add(p->env, text,
+                                 ",\"launches\":%lld,\"ms\":%.6f,\"flops\":%.17g,\"bytes\":%.17g,\"roof_ms\":%.6f,",
+                                 (long long)r->launches, (double)r->ns / 1e6, i->flops, i->bytes, r->roof_s * 1e3));
     SGLCORE_TRY(sglexec_origin_json(p, i->origin, text));
     return sglcore_text_add(p->env, text, "}");
 }
@@ -152,9 +204,13 @@ static sgl_status profile_json(const sglexec_profile *profile, const row_list *r
     const sglexec_program *p = profile->program;
     SGLCORE_TRY(sglcore_text_add(p->env, text, "{\"program\":"));
     SGLCORE_TRY(sglcore_text_quote(p->env, text, sglcore_string(p->strings, p->name)));
-    SGLCORE_TRY(sglcore_text_add(p->env, text, ",\"steps\":%lld,\"ms\":%.6f,\"exposed_ms\":%.6f,\n\"instructions\":[",
+    const sglexec_ceilings *c = &profile->ceilings;
+    SGLCORE_TRY(sglcore_text_add(p->env, text,
+                                 ",\"steps\":%lld,\"ms\":%.6f,\"exposed_ms\":%.6f,\n\"flops_per_s\":%.17g,"
+                                 "\"narrow_flops_per_s\":%.17g,\"bytes_per_s\":%.17g,\n\"instructions\":[",
                                  (long long)profile->replays, (double)total_ns(profile) / 1e6,
-                                 (double)exposed_ns(profile) / 1e6));
+                                 (double)exposed_ns(profile) / 1e6, c->flops_per_s, c->narrow_flops_per_s,
+                                 c->bytes_per_s));
     for (int64_t i = 0; i < rows->count; i++) {
         if (i) SGLCORE_TRY(sglcore_text_add(p->env, text, ",\n"));
         SGLCORE_TRY(put_row(p, &rows->data[i], text));
@@ -180,42 +236,42 @@ enum { SHOWN = 20 };
 /* In units of 1e9. */
 static double per_second(double amount, int64_t ns) { return ns > 0 ? amount / (double)ns : 0; }
 
+static double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
 static sgl_status print_figures(const sglexec_profile *profile, const row *r, sglcore_text *text)
 {
-    double steps = (double)profile->replays, total = (double)total_ns(profile);
-    return sglcore_text_add(profile->program->env, text, "%12.3f %5.1f%% %9.1f %9.1f %9.1f  ",
-                            (double)r->ns / 1e6 / steps, total > 0 ? 100 * (double)r->ns / total : 0,
-                            (double)r->launches / steps, per_second(r->flops, r->ns), per_second(r->bytes, r->ns));
+    sglcore_env *env = profile->program->env;
+    const double steps = (double)profile->replays, total = (double)total_ns(profile);
+    SGLCORE_TRY(
+        sglcore_text_add(env, text, "%12.3f %5.1f%% ", (double)r->ns / 1e6 / steps, share((double)r->ns, total)));
+    SGLCORE_TRY(r->roof_s > 0 ? sglcore_text_add(env, text, "%5.1f%% ", share(r->roof_s, (double)r->ns / 1e9))
+                              : sglcore_text_add(env, text, "%6s ", "-"));
+    return sglcore_text_add(env, text, "%9.1f %9.1f %9.1f  ", (double)r->launches / steps, per_second(r->flops, r->ns),
+                            per_second(r->bytes, r->ns));
 }
 
-/* What it makes tells products apart: "dot f32[64,8]". */
-static sgl_status print_work(const sglexec_program *p, const row *r, sglcore_text *text)
+sgl_status sglexec_work_label(const sglexec_program *p, const sglexec_instruction *i, sglcore_text *text)
 {
-    const sglexec_instruction *i = &p->instructions.data[r->first];
     char type[SGLIR_TYPE_ROOM];
-    if (i->op == SGLIR_OP_FUSED || i->result_count == 0) {
-        SGLCORE_TRY(sglcore_text_add(p->env, text, "%s", sglir_ops[i->op].name));
-        if (i->op == SGLIR_OP_FUSED) SGLCORE_TRY(sglcore_text_add(p->env, text, " kernel %u", i->kernel));
-    } else {
-        const sglexec_operand *made = &p->operands.data[i->operand_first + i->arg_count];
-        sglir_type made_type = sglir_type_make((sgl_dtype)made->dtype, made->rank, made->dims);
-        SGLCORE_TRY(sglcore_text_add(p->env, text, "%s %s", sglir_ops[i->op].name,
-                                     sglir_type_text(&made_type, type, sizeof type)));
-    }
-    return SGL_OK;
+    const char *name = sglir_ops[i->op].name;
+    if (i->op == SGLIR_OP_FUSED) return sglcore_text_add(p->env, text, "%s kernel %u", name, i->kernel);
+    if (i->result_count == 0) return sglcore_text_add(p->env, text, "%s", name);
+    const sglexec_operand *made = &p->operands.data[i->operand_first + i->arg_count];
+    const sglir_type made_type = sglir_type_make((sgl_dtype)made->dtype, made->rank, made->dims);
+    return sglcore_text_add(p->env, text, "%s %s", name, sglir_type_text(&made_type, type, sizeof type));
 }
 
 static sgl_status print_rows(const sglexec_profile *profile, bool grouped, const row_list *rows, sglcore_text *text)
 {
     const sglexec_program *p = profile->program;
-    SGLCORE_TRY(sglcore_text_add(p->env, text, "%12s %6s %9s %9s %9s  %s\n", "ms a step", "share", "launches",
-                                 "GFLOP/s", "GB/s",
+    SGLCORE_TRY(sglcore_text_add(p->env, text, "%12s %6s %6s %9s %9s %9s  %s\n", "ms a step", "share", "roof",
+                                 "launches", "GFLOP/s", "GB/s",
                                  grouped ? "kernel, and how many instructions run it" : "instruction"));
     for (int64_t n = 0; n < rows->count && n < SHOWN; n++) {
         const row *r = &rows->data[n];
         SGLCORE_TRY(print_figures(profile, r, text));
         if (!grouped) SGLCORE_TRY(sglcore_text_add(p->env, text, "%5u  ", r->first));
-        SGLCORE_TRY(print_work(p, r, text));
+        SGLCORE_TRY(sglexec_work_label(p, &p->instructions.data[r->first], text));
         SGLCORE_TRY(grouped ? sglcore_text_add(p->env, text, "  x %lld", (long long)r->instructions)
                             : sglexec_origin_print(p, p->instructions.data[r->first].origin, text));
         SGLCORE_TRY(sglcore_text_add(p->env, text, "\n"));
@@ -233,6 +289,23 @@ static sgl_status print_table(const sglexec_profile *profile, bool grouped, sglc
     return status;
 }
 
+/* How near all of a step is to what it would take at the ceilings, each kernel by itself. */
+static sgl_status print_ceilings(const sglexec_profile *profile, sglcore_text *text)
+{
+    const sglexec_program *p = profile->program;
+    const sglexec_ceilings *c = &profile->ceilings;
+    double roof_s = 0;
+    for (int64_t n = 0; n < p->instructions.count; n++)
+        roof_s += (double)profile->spent[n].launches * sglexec_roof_s(p, &p->instructions.data[n], c);
+    if (roof_s == 0) return SGL_OK;
+    return sglcore_text_add(
+        p->env, text,
+        "roof: %.3f ms a step, %.1f%% of it; products %.3g TFLOP/s in f32, %.3g in bf16, copies %.3g "
+        "GB/s\n",
+        roof_s * 1e3 / (double)profile->replays, share(roof_s, (double)total_ns(profile) / 1e9), c->flops_per_s / 1e12,
+        c->narrow_flops_per_s / 1e12, c->bytes_per_s / 1e9);
+}
+
 sgl_status sglexec_profile_print(const sglexec_profile *profile, sglcore_text *text)
 {
     const sglexec_program *p = profile->program;
@@ -245,6 +318,7 @@ sgl_status sglexec_profile_print(const sglexec_profile *profile, sglcore_text *t
     if (exchanges(p))
         SGLCORE_TRY(sglcore_text_add(p->env, text, "exposed communication: %.3f ms a step\n",
                                      (double)exposed_ns(profile) / 1e6 / (double)profile->replays));
+    SGLCORE_TRY(print_ceilings(profile, text));
     SGLCORE_TRY(print_table(profile, true, text));
     return print_table(profile, false, text);
 }

@@ -34,6 +34,7 @@ static sgl_status check_stop(const replayer *r, const sglexec_instruction *i)
 static sgl_status read_predicate(const replayer *r, const sglexec_operand *predicate, bool *holds)
 {
     uint8_t byte = 0;
+    sglexec_measure_gap(r->profile);
     SGLCORE_TRY(r->ops->finish(r->device));
     SGLCORE_TRY(r->ops->read(r->device, r->spaces[predicate->space], predicate->offset, &byte, sizeof byte));
     *holds = byte != 0;
@@ -47,6 +48,7 @@ static sgl_status replay_loop(const replayer *r, const sglexec_instruction *i)
     for (int64_t turn = 0; i->steps < 0 || turn < i->steps; turn++) {
         SGLCORE_TRY(check_stop(r, i));
         SGLCORE_TRY(r->ops->write(r->device, r->spaces[index->space], index->offset, &turn, sizeof turn));
+        sglexec_measure_gap(r->profile);
         if (decides) {
             SGLCORE_TRY(replay_block(r, i->other));
             SGLCORE_TRY(read_predicate(r, index + 1, &goes_on));
@@ -85,17 +87,9 @@ static sgl_status launch(const replayer *r, uint32_t n)
 
 static sgl_status launch_measured(const replayer *r, uint32_t n)
 {
-    int64_t start = sglcore_now_ns(), ns = 0;
-    if (r->ops->measure && !sglexec_is_exchange(&r->program->instructions.data[n])) {
-        SGLCORE_TRY(r->ops->measure(r->device, r->prepared, n, r->spaces, &ns));
-    } else {
-        SGLCORE_TRY(launch(r, n));
-        SGLCORE_TRY(r->ops->finish(r->device));
-        ns = sglcore_now_ns() - start;
-    }
-    r->profile->spent[n].ns += ns;
-    r->profile->spent[n].launches++;
-    return SGL_OK;
+    SGLCORE_TRY(sglexec_measure_before(r->profile, r->ops, r->device));
+    SGLCORE_TRY(launch(r, n));
+    return sglexec_measure_after(r->profile, r->ops, r->device, n);
 }
 
 static sgl_status launch_traced(const replayer *r, uint32_t n)
@@ -148,11 +142,11 @@ sgl_status sglexec_replay(sglcore_env *env, const sglexec_device_ops *ops, sglex
     const sglexec_watch nobody = { 0 }, *w = watch ? watch : &nobody;
     const replayer r = { env, ops, device, prepared, program, spaces, exchanges, w->stop, w->profile, w->trace };
     const sglexec_memory memory = { ops, device, spaces };
+    if (r.profile) sglexec_measure_begin(r.profile);
     sgl_status status = r.trace ? sglexec_trace_begin(r.trace, &memory) : SGL_OK;
     if (status == SGL_OK) status = replay_block(&r, 0);
     sgl_status finished = ops->finish(device); /* of what was launched, whatever came of it */
     if (status == SGL_OK) status = finished;
     if (status != SGL_OK && exchanges) sglexec_exchanges_settle(exchanges);
-    if (status == SGL_OK && r.profile) r.profile->replays++;
-    return status;
+    return status == SGL_OK && r.profile ? sglexec_measure_end(r.profile, ops, device) : status;
 }

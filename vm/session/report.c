@@ -300,13 +300,17 @@ static sgl_status summary_json(const sgl_program *program, sglcore_text *text)
                             (long long)p->space_bytes[SGLIR_SPACE_STATE]);
 }
 
-static sgl_status report_profile(const sgl_program *program, const char *format, sglcore_text *text)
+static sgl_status report_profile(const sgl_program *program, const char *kind, const char *format, sglcore_text *text)
 {
     sglcore_env *env = &program->session->vm->env;
+    const bool timeline = strcmp(kind, "timeline") == 0;
     if (!program->profile)
         return sglcore_fail(env, SGL_WRONG_STATE,
-                            "report profile: the program was not measured; call sgl_program_profile "
-                            "before the steps");
+                            "report %s: the program was not measured; call sgl_program_profile before the steps", kind);
+    if (timeline && strcmp(format, "json") == 0)
+        return sglexec_profile_timeline(program->profile, (int)program->rank, text);
+    if (timeline)
+        return sglcore_fail(env, SGL_INVALID_ARGUMENT, "report timeline: the format is json, not '%s'", format);
     if (strcmp(format, "json") == 0) return sglexec_profile_json(program->profile, text);
     if (strcmp(format, "text") == 0) return sglexec_profile_print(program->profile, text);
     return sglcore_fail(env, SGL_INVALID_ARGUMENT, "report profile: the formats are text and json, not '%s'", format);
@@ -341,8 +345,8 @@ sgl_status sgl_program_report(const sgl_program *program, const char *kind, cons
     sgl_status status;
     if (strcmp(kind, "memory") == 0)
         status = report_memory(program, format, &text);
-    else if (strcmp(kind, "profile") == 0)
-        status = report_profile(program, format, &text);
+    else if (strcmp(kind, "profile") == 0 || strcmp(kind, "timeline") == 0)
+        status = report_profile(program, kind, format, &text);
     else if (strcmp(kind, "program") == 0 && strcmp(format, "text") == 0)
         status = sglexec_program_print(program->program, false, NULL, &text);
     else if (strcmp(kind, "program") == 0 && strcmp(format, "json") == 0)
@@ -356,8 +360,8 @@ sgl_status sgl_program_report(const sgl_program *program, const char *kind, cons
     else
         status = sglcore_fail(env, SGL_INVALID_ARGUMENT,
                               "there is no report '%s' in format '%s'; there are memory (text, json, svg), "
-                              "program (text, json), kernels (text), plan (text, json), profile (text, json) and "
-                              "summary (json)",
+                              "program (text, json), kernels (text), plan (text, json), profile (text, json), "
+                              "timeline (json) and summary (json)",
                               kind, format);
     if (status == SGL_OK) status = sglsession_hand(program->session->vm, __func__, &text, write, user);
     sglcore_text_free(env, &text);

@@ -6,6 +6,7 @@
  * invariant: a freeze that fails leaves the session as it was. */
 #include <string.h>
 
+#include "core/span.h"
 #include "ir/text.h"
 #include "session/session.h"
 #include "wire.h"
@@ -32,11 +33,13 @@ static sgl_status make_session(sgl_vm *vm, const char *device, bool looks, sgl_s
         made->ops = ops = &made->looking;
     }
     made->world = (sglsession_world){ .ranks = 1, .told_by = -1 };
+    const int64_t begun = sglcore_now_ns();
     sgl_status status = ops->open(&vm->env, vm->threads, &made->device);
     if (status != SGL_OK) {
         sglcore_free(&vm->env, made, sizeof *made);
         return status;
     }
+    sglcore_span(&vm->env, begun, "opening the device %s", ops->name);
     sglsession_link_in(&vm->sessions, &made->link);
     *session = made;
     return SGL_OK;
@@ -262,6 +265,8 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
                                       .workspace = session->ops->workspace,
                                       .computing = session->ops->computing,
                                       .interrupted = &session->vm->interrupted };
+    const char *name = sglcore_string(graph->ir->strings, graph->ir->name);
+    int64_t begun = sglcore_now_ns();
     sgl_status status = sglpass_run(&context, graph->ir, NULL, &program->placed);
     if (status == SGL_INTERRUPTED) sglsession_resume(session->vm);
     SGLCORE_TRY(status);
@@ -271,7 +276,11 @@ static sgl_status build_program(sgl_program *program, const sgl_graph *graph, co
         SGLCORE_TRY(sglsession_keep_names(program, graph->ir));
     SGLCORE_TRY(sglexec_freeze(env, program->placed, &program->program));
     SGLCORE_TRY(sglsession_lay_feeds(program, graph->ir));
-    return session->ops->prepare(session->device, program->program, &program->prepared);
+    sglcore_span(env, begun, "passes over the program \"%s\"", name);
+    begun = sglcore_now_ns();
+    SGLCORE_TRY(session->ops->prepare(session->device, program->program, &program->prepared));
+    sglcore_span(env, begun, "preparing the program \"%s\" for the device", name);
+    return SGL_OK;
 }
 
 /* The last step of a freeze: what can fail is done before anything of the session changes. */
@@ -415,15 +424,17 @@ static sgl_status check_room(const sgl_program *program)
         gib(states + arena + own), gib(states), gib(arena), gib(own));
 }
 
-sgl_status sglsession_ready_memory(sgl_program *program)
+static sgl_status take_memory(sgl_program *program)
 {
     sgl_session *session = program->session;
     const sglexec_program *p = program->program;
+    const int64_t begun = sglcore_now_ns(), had = session->state_bytes + session->arena_bytes;
     SGLCORE_TRY(check_room(program));
     SGLCORE_TRY(sglsession_ready_states(session));
     SGLCORE_TRY(ready_arena(session));
     SGLCORE_TRY(ready_host(session));
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_IO, &program->io));
+    if (session->state_bytes + session->arena_bytes > had) sglcore_span(&session->vm->env, begun, "taking memory");
     if (program->constants || !p->constants.count) return SGL_OK;
     SGLCORE_TRY(ready_space(program, SGLIR_SPACE_CONST, &program->constants));
     sgl_status status =
@@ -432,6 +443,17 @@ sgl_status sglsession_ready_memory(sgl_program *program)
     free_space(program, SGLIR_SPACE_CONST, program->constants); /* a block that is there holds the constants */
     program->constants = NULL;
     return status;
+}
+
+/* Its kernels are compiled meanwhile. */
+sgl_status sglsession_ready_memory(sgl_program *program)
+{
+    const sglexec_device_ops *ops = program->session->ops;
+    SGLCORE_TRY(take_memory(program));
+    if (program->settled || !ops->settle) return SGL_OK;
+    SGLCORE_TRY(ops->settle(program->session->device, program->prepared));
+    program->settled = true;
+    return SGL_OK;
 }
 
 /* ---- step ------------------------------------------------------------------------------------------------------ */
@@ -463,9 +485,13 @@ static sgl_status step(sgl_program *program)
     const sglexec_watch watch = { .stop = &session->vm->stop_now,
                                   .profile = program->profile,
                                   .trace = program->trace };
+    const int64_t begun = sglcore_now_ns();
     sgl_status status = sglexec_replay(&session->vm->env, session->ops, session->device, program->prepared,
                                        program->program, spaces, program->exchanges, &watch);
     if (status == SGL_OK) {
+        if (program->steps_done == 0)
+            sglcore_span(&session->vm->env, begun, "the first step of the program \"%s\"",
+                         sglcore_string(program->program->strings, program->program->name));
         program->steps_done++;
         return SGL_OK;
     }
@@ -480,43 +506,4 @@ sgl_status sgl_step(sgl_program *program)
     if (!program) return SGL_INVALID_ARGUMENT;
     sgl_status status = step(program);
     return status == SGL_OK || program->ranks == 1 ? status : sglsession_lose(program->session, status);
-}
-
-sgl_status sgl_program_profile(sgl_program *program, int on)
-{
-    if (!program) return SGL_INVALID_ARGUMENT;
-    sglexec_profile_free(program->profile);
-    program->profile = NULL;
-    return on ? sglexec_profile_new(program->program, &program->profile) : SGL_OK;
-}
-
-sgl_status sgl_program_trace(sgl_program *program, int on)
-{
-    if (!program) return SGL_INVALID_ARGUMENT;
-    sglexec_trace_free(program->trace);
-    program->trace = NULL;
-    return on ? sglexec_trace_new(program->program, &program->trace) : SGL_OK;
-}
-
-/* ---- figures ------------------------------------------------------------------------------------------------------ */
-
-sgl_vm *sgl_program_vm(const sgl_program *program) { return program ? program->session->vm : NULL; }
-
-double sgl_program_flops(const sgl_program *program) { return program ? program->program->flops : 0; }
-
-sgl_status sgl_session_peak_flops(sgl_session *session, double *flops_per_s)
-{
-    SGLSESSION_NEEDS(session && flops_per_s, session ? session->vm : NULL, "session or flops_per_s is NULL");
-    return session->ops->peak_flops(session->device, flops_per_s);
-}
-
-int sgl_session_computes(const sgl_session *session) { return session && !session->ops->blank; }
-
-int64_t sgl_session_bytes(const sgl_session *session) { return session ? session->state_planned : 0; }
-
-int64_t sgl_program_bytes(const sgl_program *program)
-{
-    if (!program) return 0;
-    const int64_t *bytes = program->program->space_bytes;
-    return bytes[SGLIR_SPACE_ARENA] + bytes[SGLIR_SPACE_IO] + bytes[SGLIR_SPACE_CONST];
 }

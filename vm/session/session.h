@@ -70,6 +70,7 @@ struct sgl_program {
     sglcore_hash job;             /* of the traced graph */
     sglexec_exchanges *exchanges; /* NULL: none, or the ranks have not met yet */
     void *prepared;
+    bool settled;             /* what prepare began is done */
     void *io, *constants;     /* device blocks of program->space_bytes, NULL until first used */
     sglexec_profile *profile; /* NULL: not measured */
     sglexec_trace *trace;     /* NULL: nobody looks at the numbers */

@@ -289,16 +289,17 @@ template <class T, class N> SGL_DEVICE void sgl_uniform(uint64 key, uint64 step,
         x[e] = T::settle((HELD)(int)((element & 2 ? high : low) >> 8) * (HELD)0x1p-24);
     }
 }
+/* A function of its own: eight times within a kernel its logarithm and cosine take a second to compile. */
+template <class T> static __device__ __noinline__ HELD sgl_normal_of(uint64 key, uint64 step, uint64 element)
+{
+    const sgl_words words = sgl_philox(key, step, element / 2);
+    const uint32 a = element & 1 ? words.w[2] : words.w[0], b = element & 1 ? words.w[3] : words.w[1];
+    const double length = sqrt(-2.0 * log(((double)(a >> 8) + 1.0) * 0x1p-24));
+    return T::settle((HELD)(length * cos(6.283185307179586476925 * ((double)(b >> 8) * 0x1p-24))));
+}
 template <class T, class N> SGL_DEVICE void sgl_normal(uint64 key, uint64 step, HELD (&x)[8], N number)
 {
-    SGL_EACH
-    {
-        const uint64 element = (uint64)number(e);
-        const sgl_words words = sgl_philox(key, step, element / 2);
-        const uint32 a = element & 1 ? words.w[2] : words.w[0], b = element & 1 ? words.w[3] : words.w[1];
-        const double length = sqrt(-2.0 * log(((double)(a >> 8) + 1.0) * 0x1p-24));
-        x[e] = T::settle((HELD)(length * cos(6.283185307179586476925 * ((double)(b >> 8) * 0x1p-24))));
-    }
+    SGL_EACH x[e] = sgl_normal_of<T>(key, step, (uint64)number(e));
 }
 
 /* ---- eight neighbours of memory; m: how many of them there are, from the first ---- */
