@@ -289,7 +289,8 @@ static void test_refused(void **state)
         { G("%1 = exp(%0) : f32[4] of [4,4] from [0]\n"), "expected ']', found ','" },
         { G("%1 = exp(%0) : f32[4] of [4]\n"), "expected from" },
         { G("%1 = exp(%0) : f32[4] of [4] from [-1]\n"), "expected a whole number from 0" },
-        { G("%1 = exp(%0) : f32[4] in heap+0\n"), "t:3:26: expected a space (arena, state, io, const), found 'heap'" },
+        { G("%1 = exp(%0) : f32[4] in heap+0\n"),
+          "t:3:26: expected a space (arena, state, io, const, host, away), found 'heap'" },
         { G("%1 = exp(%0) : f32[4] in arena+-1\n"), "expected a whole number from 0" },
         { G("%1 = exp(%0) : f32[4] epoch 65536\n"), "expected a whole number from 0 to 65535, found 65536" },
         { G("%4294967295 = exp(%0)\n"), "expected a value such as %0, found '%4294967295'" },
@@ -305,7 +306,7 @@ static void test_refused(void **state)
         { G("fetch \"y\" %0 fetch \"y\" %0\n"), "the name \"y\" is given twice" },
         { G("update \"b\" %0\n"), "there is no parameter or state \"b\" in the graph" },
         { G("member \"m\" of \"a\" role boss offset 0 : f32[4]\n"), "expected a role (parameter, state, feed, cache)" },
-        { G("memory {heap=4}\n"), "expected a space (arena, state, io, const) or lower_bound" },
+        { G("memory {heap=4}\n"), "expected a space (arena, state, io, const, host, away) or lower_bound" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fault_heap heap = { 0 };
