@@ -76,8 +76,8 @@ run 0 plan recipe.lua
 says out 'rank 0 of 12' 'dp=3' 'fsdp=2' 'tp=2' 'over dp+fsdp'
 # What another rank alone cannot hold is said with its number.
 # shellcheck disable=SC2086
-run 1 plan "$LLAMA" $TINY --mesh pp=2 --set layers=6 --set plan.micro=2 --set plan.schedule=gpipe --set plan.cut=blocks.1 --set plan.memory=400KiB
-says err 'rank 1 of 2: ' 'plan: memory is 409600 bytes'
+run 1 plan "$LLAMA" $TINY --mesh pp=2 --set layers=6 --set plan.micro=2 --set plan.schedule=gpipe --set plan.cut=blocks.1 --set plan.memory=150KiB
+says err 'rank 1 of 2: ' 'plan: memory is 153600 bytes'
 # Two ranks have 2 rows, the others 1, and none in the second turn; where no rank has 2, there is nothing to cut.
 recipe 'sgl.plan.zero { ranks = 2, level = 1 }, sgl.plan.data { ranks = 3 }, micro = 2' 8
 run 0 plan recipe.lua --rank 5
