@@ -4,9 +4,9 @@
  * that a rank knows of all ranks (state, exchange, whom it awaits) to rank + 2^k, k in turn, so that news of any rank
  * is everywhere after log2(ranks) beats, at a cost that does not grow with their number but for the bytes. Among many
  * ranks a label travels with its own rank's beat, and with others' once that rank has stood for a second: what is stuck
- * has a name. A rank of this machine whose process has ended is lost at once. What devices exchange by themselves (engine.h, away) has
- * its deadline here too. Odd invariant: between two ticks at most
- * MOST_TICK_NS count against a deadline, so that a job that was stopped as a whole, and goes on, has not timed out. */
+ * has a name. A rank of this machine whose process has ended is lost at once. What devices exchange by themselves
+ * (engine.h: away) has its deadline here too. Odd invariant: between two ticks at most MOST_TICK_NS count against a
+ * deadline, so that a job that was stopped as a whole, and goes on, has not timed out. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -43,12 +43,46 @@ static sgl_status receive(const sglcuda_run *r, int from, CUdeviceptr at, int64_
                                "receiving");
 }
 
-/* A rank's own part, where it is not there already. */
-static sgl_status keep_own(const sglcuda_run *r, CUdeviceptr to, CUdeviceptr from, int64_t elements)
+static sgl_status launch(const sglcuda_run *r, const sglcuda_function *function, unsigned blocks, unsigned threads,
+                         void *values, size_t bytes)
+{
+    void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, values, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                      CU_LAUNCH_PARAM_END };
+    return check(r,
+                 r->launch->device->driver->cuLaunchKernel(function->handle, blocks, 1, 1, threads, 1, 1, 0,
+                                                           r->link->stream, NULL, extra),
+                 "launching a kernel of an exchange");
+}
+
+/* A rank's own parts, as many as go in one launch. */
+typedef struct own_parts {
+    unsigned blocks;
+    sglcuda_exchange_copies v;
+} own_parts;
+
+static sgl_status keep_now(const sglcuda_run *r, own_parts *own)
+{
+    const sgl_status status = own->blocks == 0 ? SGL_OK
+                                               : launch(r, r->link->device->links->copy, own->blocks,
+                                                        SGLCUDA_EXCHANGE_THREADS, &own->v, sizeof own->v);
+    own->blocks = 0;
+    own->v.count = 0;
+    return status;
+}
+
+/* Where it is not there already. */
+static sgl_status keep_own(const sglcuda_run *r, own_parts *own, CUdeviceptr to, CUdeviceptr from, int64_t elements)
 {
     if (to == from || elements == 0) return SGL_OK;
-    const size_t bytes = (size_t)(elements * r->x->width);
-    return check(r, r->launch->device->driver->cuMemcpyDtoDAsync(to, from, bytes, r->link->stream), "copying");
+    if (own->v.count == SGLCUDA_EXCHANGE_COPIES) SGLCORE_TRY(keep_now(r, own));
+    const int64_t bytes = elements * r->x->width;
+    own->v.copies[own->v.count++] = (sglcuda_exchange_copy){ .to = (unsigned char *)(uintptr_t)to,
+                                                             .from = (const unsigned char *)(uintptr_t)from,
+                                                             .bytes = bytes,
+                                                             .first_block = own->blocks,
+                                                             .wide = (to | from) % SGLCUDA_EXCHANGE_ALIGNED == 0 };
+    own->blocks += (unsigned)sglcuda_ceil_div(bytes, SGLCUDA_EXCHANGE_COPY_BYTES);
+    return SGL_OK;
 }
 
 /* Others in the order of their distance: not all send to the first of the group at once. */
@@ -77,16 +111,18 @@ static sgl_status gather_one(const sglcuda_run *r, CUdeviceptr own, CUdeviceptr 
 static sgl_status gather_all(const sglcuda_run *r, const sglcuda_member *members, int count)
 {
     const int place = r->link->place;
+    own_parts own = { 0 };
     SGLCORE_TRY(begin_messages(r));
     for (int m = 0; m < count; m++)
         SGLCORE_TRY(gather_one(r, sglcuda_at(r->launch, members[m].from), sglcuda_at(r->launch, members[m].to),
                                members[m].counts));
     SGLCORE_TRY(end_messages(r));
     for (int m = 0; m < count; m++)
-        SGLCORE_TRY(keep_own(
-            r, shifted(r, sglcuda_at(r->launch, members[m].to), sglcuda_elements_before(members[m].counts, place)),
-            sglcuda_at(r->launch, members[m].from), members[m].counts[place]));
-    return SGL_OK;
+        SGLCORE_TRY(keep_own(r, &own,
+                             shifted(r, sglcuda_at(r->launch, members[m].to),
+                                     sglcuda_elements_before(members[m].counts, place)),
+                             sglcuda_at(r->launch, members[m].from), members[m].counts[place]));
+    return keep_now(r, &own);
 }
 
 sgl_status sglcuda_exchange_gather(const sglcuda_run *r) { return gather_all(r, r->x->members, r->x->member_count); }
@@ -106,41 +142,19 @@ static sgl_status turn_one(const sglcuda_run *r, const sglcuda_member *m)
 sgl_status sglcuda_exchange_turn(const sglcuda_run *r)
 {
     const int place = r->link->place;
+    own_parts own = { 0 };
     SGLCORE_TRY(begin_messages(r));
     for (int m = 0; m < r->x->member_count; m++) SGLCORE_TRY(turn_one(r, &r->x->members[m]));
     SGLCORE_TRY(end_messages(r));
     for (const sglcuda_member *m = r->x->members; m < r->x->members + r->x->member_count; m++)
-        SGLCORE_TRY(keep_own(r, shifted(r, sglcuda_at(r->launch, m->to), sglcuda_elements_before(m->counts_in, place)),
+        SGLCORE_TRY(keep_own(r, &own,
+                             shifted(r, sglcuda_at(r->launch, m->to), sglcuda_elements_before(m->counts_in, place)),
                              shifted(r, sglcuda_at(r->launch, m->from), sglcuda_elements_before(m->counts, place)),
                              m->counts[place]));
-    return SGL_OK;
+    return keep_now(r, &own);
 }
 
 /* ---- what is reduced --------------------------------------------------------------------------------------------- */
-
-static sgl_status reduce(const sglcuda_run *r, CUdeviceptr to, CUdeviceptr own, CUdeviceptr others, int64_t pitch,
-                         int64_t count)
-{
-    const sglexec_link *link = r->link;
-    const sglexec_device *device = link->device;
-    sglcuda_exchange_sum v = { .to = (unsigned char *)(uintptr_t)to,
-                               .own = (const unsigned char *)(uintptr_t)own,
-                               .others = (const unsigned char *)(uintptr_t)others,
-                               .count = count,
-                               .pitch = pitch,
-                               .ranks = link->count,
-                               .place = link->place,
-                               .wide = (to | own | others | (CUdeviceptr)pitch) % SGLCUDA_EXCHANGE_ALIGNED == 0 };
-    size_t bytes = sizeof v;
-    void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &v, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END };
-    const int64_t blocks = sglcuda_ceil_div(count, SGLCUDA_EXCHANGE_THREADS * SGLCUDA_EXCHANGE_VECTOR);
-    if (count == 0) return SGL_OK;
-    return check(r,
-                 device->driver->cuLaunchKernel(r->x->reduce->handle,
-                                                (unsigned)sglcuda_min(blocks, 8 * (int64_t)device->processors), 1, 1,
-                                                SGLCUDA_EXCHANGE_THREADS, 1, 1, 0, link->stream, NULL, extra),
-                 "reducing");
-}
 
 /* Elements `first` to `first` + `most` of each place's part of a member. */
 typedef struct slice {
@@ -172,15 +186,35 @@ static sgl_status exchange_slice(const sglcuda_run *r, const slice *s)
     return SGL_OK;
 }
 
-static sgl_status reduce_slice(const sglcuda_run *r, const slice *s)
+static sglcuda_exchange_sum sum_of(const sglcuda_run *r, const slice *s, unsigned first_block)
 {
     const int place = r->link->place;
-    const int64_t own = part_of(s, place);
-    return reduce(r, shifted(r, sglcuda_at(r->launch, s->of->to), s->first), part_at(r, s, place), s->staging,
-                  sglcuda_row_pitch(own, r->x->width), own);
+    const int64_t own = part_of(s, place), pitch = sglcuda_row_pitch(own, r->x->width);
+    const CUdeviceptr to = shifted(r, sglcuda_at(r->launch, s->of->to), s->first), from = part_at(r, s, place);
+    return (sglcuda_exchange_sum){ .to = (unsigned char *)(uintptr_t)to,
+                                   .own = (const unsigned char *)(uintptr_t)from,
+                                   .others = (const unsigned char *)(uintptr_t)s->staging,
+                                   .count = own,
+                                   .pitch = pitch,
+                                   .first_block = first_block,
+                                   .wide = (to | from | s->staging) % SGLCUDA_EXCHANGE_ALIGNED == 0 };
 }
 
-enum { MOST_SLICES = 64 }; /* in one exchange of messages */
+static sgl_status reduce(const sglcuda_run *r, const slice *slices, int count)
+{
+    const int64_t per_block = SGLCUDA_EXCHANGE_THREADS * SGLCUDA_EXCHANGE_VECTOR * SGLCUDA_EXCHANGE_TURNS;
+    sglcuda_exchange_sums v = { .ranks = r->link->count, .place = r->link->place };
+    unsigned blocks = 0;
+    for (int i = 0; i < count; i++) {
+        const sglcuda_exchange_sum sum = sum_of(r, &slices[i], blocks);
+        if (sum.count == 0) continue;
+        v.sums[v.count++] = sum;
+        blocks += (unsigned)sglcuda_ceil_div(sum.count, per_block);
+    }
+    return blocks == 0 ? SGL_OK : launch(r, r->x->reduce, blocks, SGLCUDA_EXCHANGE_THREADS, &v, sizeof v);
+}
+
+enum { MOST_SLICES = SGLCUDA_EXCHANGE_SUMS }; /* in one exchange of messages */
 
 static sgl_status run_slices(const sglcuda_run *r, const slice *slices, int count)
 {
@@ -188,8 +222,7 @@ static sgl_status run_slices(const sglcuda_run *r, const slice *slices, int coun
     SGLCORE_TRY(begin_messages(r));
     for (int i = 0; i < count; i++) SGLCORE_TRY(exchange_slice(r, &slices[i]));
     SGLCORE_TRY(end_messages(r));
-    for (int i = 0; i < count; i++) SGLCORE_TRY(reduce_slice(r, &slices[i]));
-    return SGL_OK;
+    return reduce(r, slices, count);
 }
 
 /* Members one after another, as many small ones at once as staging holds, large ones in slices. */
@@ -230,10 +263,11 @@ sgl_status sglcuda_exchange_one_way(const sglcuda_run *r)
 /* Of a group of one rank: what it has is what there is. */
 sgl_status sglcuda_exchange_alone(const sglcuda_run *r)
 {
+    own_parts own = { 0 };
     for (int m = 0; m < r->x->member_count; m++)
-        SGLCORE_TRY(keep_own(r, sglcuda_at(r->launch, r->x->members[m].to),
+        SGLCORE_TRY(keep_own(r, &own, sglcuda_at(r->launch, r->x->members[m].to),
                              sglcuda_at(r->launch, r->x->members[m].from), r->x->members[m].most));
-    return SGL_OK;
+    return keep_now(r, &own);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -244,12 +278,7 @@ static sgl_status mark(const sglcuda_run *r, unsigned id)
     sglcuda_exchange_mark v = { .begun = (unsigned long long *)(uintptr_t)l->block,
                                 .word = (unsigned long long *)(uintptr_t)&l->words[r->link->number],
                                 .id = id };
-    size_t bytes = sizeof v;
-    void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &v, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END };
-    return check(r,
-                 r->launch->device->driver->cuLaunchKernel(l->mark->handle, 1, 1, 1, 1, 1, 1, 0, r->link->stream, NULL,
-                                                           extra),
-                 "marking an exchange");
+    return launch(r, l->mark, 1, 1, &v, sizeof v);
 }
 
 /* One link after another gets what it is to do: launches are from one thread. */

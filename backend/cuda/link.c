@@ -246,7 +246,8 @@ static sgl_status make_links(sglexec_device *device, const sglcuda_nccl *nccl)
     l->block = (CUdeviceptr)(uintptr_t)block;
     l->block_bytes = BLOCK_BYTES;
     sglcuda_prepare p = { .env = device->env, .device = device };
-    return sglcuda_builtin(&p, "exchange_mark", &l->mark);
+    SGLCORE_TRY(sglcuda_builtin(&p, "exchange_mark", &l->mark));
+    return sglcuda_builtin(&p, "exchange_copy", &l->copy);
 }
 
 void sglcuda_links_close(sglexec_device *device)

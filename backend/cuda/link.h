@@ -70,7 +70,7 @@ struct sglcuda_links {
     CUdeviceptr block;                  /* how many exchanges have begun; then bytes for the first meeting */
     int64_t block_bytes;
     SGLCORE_VEC(const sglexec_linked *) entries; /* what a mark's id means */
-    const sglcuda_function *mark;
+    const sglcuda_function *mark, *copy;
     int64_t rows;             /* how often all were joined, and once more */
     int asked;                /* asks, for what is asked more rarely */
     bool told, is_cut, stuck; /* told: of an exchange under way */

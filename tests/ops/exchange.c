@@ -61,7 +61,7 @@ static int64_t at_row(int64_t row, int64_t pitch, int64_t shift)
     return 2 * (MOST_BYTES + 256) + shift + row * pitch;
 }
 
-static sgl_status launch(bench *b, sgl_dtype dtype, const char *op, sglcuda_exchange_sum *v)
+static sgl_status launch(bench *b, sgl_dtype dtype, const char *op, sglcuda_exchange_sums *v, int64_t blocks)
 {
     char name[64];
     const sglcuda_function *function;
@@ -71,8 +71,9 @@ static sgl_status launch(bench *b, sgl_dtype dtype, const char *op, sglcuda_exch
     snprintf(name, sizeof name, "exchange_%s_%s", op, sgl_dtype_name(dtype));
     SGLCORE_TRY(sglcuda_builtin(&p, name, &function));
     return sglcuda_check(&b->env, b->device->driver,
-                         b->device->driver->cuLaunchKernel(function->handle, 7, 1, 1, SGLCUDA_EXCHANGE_THREADS, 1, 1, 0,
-                                                           b->device->stream, NULL, extra),
+                         b->device->driver->cuLaunchKernel(function->handle, (unsigned)blocks, 1, 1,
+                                                           SGLCUDA_EXCHANGE_THREADS, 1, 1, 0, b->device->stream, NULL,
+                                                           extra),
                          name);
 }
 
@@ -110,15 +111,19 @@ static sgl_status try_one(bench *b, const one *c)
         SGLCORE_TRY(ops_of->write(b->device, b->block, at, b->sources[r], bytes));
     }
     unsigned char *base = b->block;
-    sglcuda_exchange_sum v = { .to = base + to,
-                               .own = base + at_own(c->shift),
-                               .others = base + at_row(0, pitch, c->shift),
-                               .count = c->count,
-                               .pitch = pitch,
-                               .ranks = c->ranks,
-                               .place = c->place,
-                               .wide = c->shift % 16 == 0 };
-    SGLCORE_TRY(launch(b, c->dtype, ops[c->reduction], &v));
+    /* Of two sums in one launch the other is one of nothing but the first element, to nowhere that is read. */
+    const int64_t per_block = SGLCUDA_EXCHANGE_THREADS * SGLCUDA_EXCHANGE_VECTOR * SGLCUDA_EXCHANGE_TURNS;
+    const sglcuda_exchange_sum whole = { .to = base + to,
+                                         .own = base + at_own(c->shift),
+                                         .others = base + at_row(0, pitch, c->shift),
+                                         .count = c->count,
+                                         .pitch = pitch,
+                                         .wide = c->shift % 16 == 0 };
+    sglcuda_exchange_sums v = { .count = 2, .ranks = c->ranks, .place = c->place, .sums = { whole, whole } };
+    v.sums[0].to = base + at_row(c->ranks, pitch, c->shift);
+    v.sums[0].count = 1;
+    v.sums[1].first_block = 1;
+    SGLCORE_TRY(launch(b, c->dtype, ops[c->reduction], &v, 1 + sglcuda_ceil_div(c->count, per_block)));
     SGLCORE_TRY(ops_of->read(b->device, b->block, to, b->found, bytes));
     sglcomm_reduce(c->dtype, c->reduction, b->wanted, (const void *const *)b->sources, c->ranks, c->count);
     compare(b, c, size);
@@ -127,8 +132,8 @@ static sgl_status try_one(bench *b, const one *c)
 
 static sgl_status try_all(bench *b)
 {
-    static const int64_t counts[] = { 1, 7, 8, 1000, 8193 };
-    const int64_t bytes = 2 * (MOST_BYTES + 256) + MOST_RANKS * (MOST_BYTES + 256);
+    static const int64_t counts[] = { 1, 7, 8, 1000, 24593 };
+    const int64_t bytes = 2 * (MOST_BYTES + 256) + (MOST_RANKS + 1) * (MOST_BYTES + 256);
     SGLCORE_TRY(sglcuda_ops.alloc(b->device, bytes, &b->block));
     for (int d = 0; d < SGL_DTYPE_COUNT; d++)
         for (int reduction = 0; reduction < SGLEXEC_REDUCTION_COUNT; reduction++) {

@@ -37,36 +37,55 @@ struct exchange_min {
 };
 
 /* Of place r: this rank's own, or a row. */
-SGL_DEVICE const unsigned char *exchange_source(const sglcuda_exchange_sum &v, int r)
+SGL_DEVICE const unsigned char *exchange_source(const sglcuda_exchange_sum &v, int place, int r)
 {
-    if (r == v.place) return v.own;
-    return v.others + (int64)(r < v.place ? r : r - 1) * v.pitch;
+    if (r == place) return v.own;
+    return v.others + (int64)(r < place ? r : r - 1) * v.pitch;
 }
 
-template <class T, class R> SGL_DEVICE void exchange_reduce(const sglcuda_exchange_sum &v)
+/* The last that begins at or before this block. */
+template <class P> SGL_DEVICE int exchange_of_block(const P *parts, int count)
 {
-    const int64 vector = SGLCUDA_EXCHANGE_VECTOR, thread = (int64)blockIdx.x * SGLCUDA_EXCHANGE_THREADS + threadIdx.x;
-    const int64 step = (int64)gridDim.x * SGLCUDA_EXCHANGE_THREADS, wide = v.wide ? v.count / vector : 0;
-    for (int64 i = thread; i < wide; i += step) {
-        typename T::held sum[SGLCUDA_EXCHANGE_VECTOR], next[SGLCUDA_EXCHANGE_VECTOR];
-        T::load8(exchange_source(v, 0), i * vector, sum);
-        for (int r = 1; r < v.ranks; r++) {
-            T::load8(exchange_source(v, r), i * vector, next);
-#pragma unroll
-            for (int e = 0; e < SGLCUDA_EXCHANGE_VECTOR; e++) sum[e] = R::join(sum[e], next[e]);
-        }
-        T::store8(v.to, i * vector, sum);
+    int low = 0, high = count - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (parts[middle].first_block <= blockIdx.x)
+            low = middle;
+        else
+            high = middle - 1;
     }
-    for (int64 i = wide * vector + thread; i < v.count; i += step) {
-        typename T::held sum = T::load(exchange_source(v, 0), i);
-        for (int r = 1; r < v.ranks; r++) sum = R::join(sum, T::load(exchange_source(v, r), i));
-        T::store(v.to, i, sum);
+    return low;
+}
+
+/* A block takes SGLCUDA_EXCHANGE_TURNS times a vector for each thread. */
+template <class T, class R> SGL_DEVICE void exchange_reduce(const sglcuda_exchange_sums &all)
+{
+    const sglcuda_exchange_sum &v = all.sums[exchange_of_block(all.sums, all.count)];
+    const int64 vector = SGLCUDA_EXCHANGE_VECTOR, step = SGLCUDA_EXCHANGE_THREADS * vector;
+    int64 i = (int64)(blockIdx.x - v.first_block) * SGLCUDA_EXCHANGE_TURNS * step + threadIdx.x * vector;
+    for (int turn = 0; turn < SGLCUDA_EXCHANGE_TURNS && i < v.count; turn++, i += step) {
+        if (v.wide && i + vector <= v.count) {
+            typename T::held sum[SGLCUDA_EXCHANGE_VECTOR], next[SGLCUDA_EXCHANGE_VECTOR];
+            T::load8(exchange_source(v, all.place, 0), i, sum);
+            for (int r = 1; r < all.ranks; r++) {
+                T::load8(exchange_source(v, all.place, r), i, next);
+#pragma unroll
+                for (int e = 0; e < SGLCUDA_EXCHANGE_VECTOR; e++) sum[e] = R::join(sum[e], next[e]);
+            }
+            T::store8(v.to, i, sum);
+            continue;
+        }
+        for (int64 e = i; e < i + vector && e < v.count; e++) {
+            typename T::held sum = T::load(exchange_source(v, all.place, 0), e);
+            for (int r = 1; r < all.ranks; r++) sum = R::join(sum, T::load(exchange_source(v, all.place, r), e));
+            T::store(v.to, e, sum);
+        }
     }
 }
 
 #define EXCHANGE_REDUCE(op, T, name)                                                                                   \
     extern "C" __global__ void __launch_bounds__(SGLCUDA_EXCHANGE_THREADS)                                             \
-        exchange_##op##_##name(const __grid_constant__ sglcuda_exchange_sum v)                                         \
+        exchange_##op##_##name(const __grid_constant__ sglcuda_exchange_sums v)                                        \
     {                                                                                                                  \
         exchange_reduce<T, exchange_##op>(v);                                                                          \
     }
@@ -86,6 +105,20 @@ EXCHANGE_ALL(u8)
 EXCHANGE_ALL(u16)
 EXCHANGE_ALL(u32)
 EXCHANGE_ORDER(boolean, bool)
+
+/* ---- a rank's own parts ------------------------------------------------------------------------------------------ */
+
+extern "C" __global__ void __launch_bounds__(SGLCUDA_EXCHANGE_THREADS)
+    exchange_copy(const __grid_constant__ sglcuda_exchange_copies all)
+{
+    const sglcuda_exchange_copy &v = all.copies[exchange_of_block(all.copies, (int)all.count)];
+    const int64 first = (int64)(blockIdx.x - v.first_block) * SGLCUDA_EXCHANGE_COPY_BYTES;
+    const int64 end = first + SGLCUDA_EXCHANGE_COPY_BYTES < v.bytes ? first + SGLCUDA_EXCHANGE_COPY_BYTES : v.bytes;
+    const int64 wide = v.wide ? end / 16 * 16 : first;
+    for (int64 i = first + threadIdx.x * 16; i < wide; i += SGLCUDA_EXCHANGE_THREADS * 16)
+        *(sgl_16_bytes *)(v.to + i) = *(const sgl_16_bytes *)(v.from + i);
+    for (int64 i = wide + threadIdx.x; i < end; i += SGLCUDA_EXCHANGE_THREADS) v.to[i] = v.from[i];
+}
 
 /* ---- marks and numbers ------------------------------------------------------------------------------------------- */
 
