@@ -133,6 +133,7 @@ static sgl_status build(rig *g, const sglplan *plan, const char *text)
     SGLCORE_TRY(passed);
     SGLCORE_TRY(sglexec_freeze(env, g->placed, &g->program));
     SGLCORE_TRY(sglcuda_ops.prepare(g->device, g->program, &g->prepared));
+    SGLCORE_TRY(sglcuda_ops.settle(g->device, g->prepared));
     for (int space = 1; space < SGLIR_SPACES; space++)
         SGLCORE_TRY(sglcuda_ops.alloc(g->device, g->program->space_bytes[space], &g->spaces[space]));
     SGLCORE_TRY(sglexec_net_open(env, &comm_ops, &the_comm, &g->net));
