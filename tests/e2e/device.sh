@@ -64,9 +64,9 @@ moved='--set plan.offload=moments,activations,params --set plan.bucket=1KB --ste
 # shellcheck disable=SC2086
 run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --out moved
 # shellcheck disable=SC2086
-run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --set micro=2 --out moved
+run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --set micro=2 --out moved-micro
 # shellcheck disable=SC2086
-SGL_CUDA_GRAPH=0 run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --out moved
+SGL_CUDA_GRAPH=0 run 0 train "$LLAMA" --device cuda --data "$ROOT/docs/language.md" $TINY $moved --out moved-alone
 
 # A profile of it: marks on the stream, rates that are told; and what a profiler hears of a step: a range around each launch.
 unset SGL_LOG
