@@ -1,7 +1,8 @@
 /* attention.c -- attention and its gradient without the score matrix: which kernels, over which grid.
  *
  * In: an ATTENTION or ATTENTION_GRAD instruction. Out: a command of a few launches. Narrow floats go by groups of four
- * warps on compute capability 9.0, by warps elsewhere; other dtypes and widths by plain kernels. Odd invariant: the order of sums follows from dtypes, extents and the compute
+ * warps on compute capability 9.0, by warps elsewhere; other dtypes and widths by plain kernels; few queries of many
+ * keys by kernels that cut the keys. Odd invariant: the order of sums follows from dtypes, extents and the compute
  * capability alone, never from how many processors there are. */
 #include <stdio.h>
 
@@ -18,6 +19,7 @@ enum {
     HEADS_TOGETHER_WHOLE = 32,
     WORK_ALIGNMENT = 256
 };
+static const int64_t SEQUENCE_MOST = (int64_t)1 << 38; /* numbers */
 
 void sglcuda_heads_of(const sglexec_program *program, const sglexec_instruction *i, uint32_t offset, sglcuda_heads *a)
 {
@@ -57,12 +59,28 @@ static int tensor_columns(const sglcuda_heads *a, const sglexec_operand *const *
     return widest <= 64 ? 64 : 128;
 }
 
-/* Groups of four warps are there on compute capability 9.0 alone; their tasks are counted in 32 bits. */
+/* Groups of four warps are there on compute capability 9.0 alone; their tasks are counted in 32 bits, and a sequence's
+ * bytes in fewer than 40 (SEQUENCE_MOST). */
 static bool by_groups(const sglexec_device *device, const sglcuda_heads *a, int columns)
 {
     const sgl_attention *x = &a->values;
-    const int64_t rows = sglcuda_max(x->t, x->s) / SGL_GROUP_KEYS + 1, heads = sglcuda_max(x->h, 1);
-    return columns > 0 && device->major == 9 && device->minor == 0 && x->b < MOST_BLOCKS / rows / heads;
+    if (columns == 0 || device->major != 9 || device->minor != 0) return false;
+    if (x->b <= 0 || x->h <= 0 || x->t <= 0 || x->s <= 0) return false;
+    const int64_t longest = sglcuda_max(x->t, x->s);
+    return longest <= SEQUENCE_MOST / x->h / columns && x->b < MOST_BLOCKS / (longest / SGL_GROUP_KEYS + 1) / x->h;
+}
+
+/* A tensor of so many rows and heads, as copies of the groups take it. */
+static sglcuda_map map_of(const sglcuda_heads *a, const sglexec_operand *operand, int box_rows)
+{
+    const int64_t *dims = operand->dims;
+    return (sglcuda_map){ .place = sglcuda_place_of(operand),
+                          .dtype = a->dtype,
+                          .sequences = dims[0],
+                          .rows = dims[1],
+                          .heads = dims[2],
+                          .width = dims[3],
+                          .box_rows = box_rows };
 }
 
 static int64_t tiles_of(int64_t extent) { return sglcuda_ceil_div(extent, SGL_ATTENTION_TILE); }
@@ -80,6 +98,49 @@ static sgl_status add_tasks(sglcuda_prepare *p, sglcuda_command *command, const 
     (void)snprintf(full, sizeof full, "%s_%s", name, sgl_dtype_name(a->dtype));
     SGLCORE_TRY(sglcuda_builtin(p, full, &function));
     return sglcuda_add_step(p, command, function, grid, places, place_count, &values, sizeof values);
+}
+
+/* ---- few queries over many keys ---------------------------------------------------------------------------------- */
+
+/* From where on a second launch costs less than keys that go through one block. */
+enum { FEW_KEYS_LEAST = 2 * SGL_FEW_KEYS };
+
+static bool few_queries(const sglcuda_heads *a)
+{
+    const sgl_attention *x = &a->values;
+    return x->t > 0 && x->t <= SGL_FEW_QUERIES && x->s >= FEW_KEYS_LEAST && x->d > 0 && x->e > 0 && x->d % 8 == 0 &&
+           x->e % 8 == 0 && sglcuda_max(x->d, x->e) <= SGL_FEW_COLUMNS;
+}
+
+static int64_t few_tasks(const sgl_attention *x)
+{
+    return x->b * x->g * sglcuda_ceil_div(x->t * (x->h / x->g), SGL_FEW_ROWS) * sglcuda_ceil_div(x->s, SGL_FEW_KEYS);
+}
+/* Of each task sums, greatest scores and totals. */
+static int64_t few_work(const sglcuda_heads *a)
+{
+    return sglcore_dtype_bytes(a->wide, few_tasks(&a->values) * SGL_FEW_ROWS * (a->values.e + 2));
+}
+
+/* places: q, k, v, offset, segments; out and lse are bound by the second launch. */
+static sgl_status add_few(sglcuda_prepare *p, sglcuda_command *command, const sglcuda_heads *a,
+                          const sglcuda_place *places, const sglexec_operand *out, sglcuda_place parts)
+{
+    char join[NAME_ROOM];
+    const sglcuda_function *function;
+    sgl_attention values = a->values;
+    const int64_t weights = SGL_FEW_ROWS * SGL_FEW_KEYS, sums = SGL_FEW_THREADS / 32 * SGL_FEW_ROWS * values.e;
+    const sglcuda_grid grid = { .threads[0] = SGL_FEW_THREADS,
+                                .shared = (unsigned)sglcore_dtype_bytes(a->wide, weights + sums) };
+    const sglcuda_place first[] = { places[0], places[1], places[2], places[3], places[4], places[5], parts };
+    const sglcuda_place second[] = { parts, sglcuda_place_of(out), sglcuda_place_of(out + 1) };
+    values.tasks = few_tasks(&values);
+    SGLCORE_TRY(add_tasks(p, command, a, "attention_few", values.tasks, grid, first, 7));
+    const sglcuda_grid rows = { .blocks = { (unsigned)sglcuda_min(values.b * values.t * values.h, MOST_BLOCKS), 1, 1 },
+                                .threads = { SGL_FEW_THREADS_JOIN, 1, 1 } };
+    (void)snprintf(join, sizeof join, "attention_few_join_%s", sgl_dtype_name(a->dtype));
+    SGLCORE_TRY(sglcuda_builtin(p, join, &function));
+    return sglcuda_add_step(p, command, function, rows, second, 3, &values, sizeof values);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
@@ -101,7 +162,7 @@ static sglcuda_grid tensor_grid(int columns)
 /* A block for each processor, which takes tasks as they are dealt: kernel <name>_<columns>_<dtype>. */
 static sgl_status add_dealt_tasks(sglcuda_prepare *p, sglcuda_command *command, const sglcuda_heads *a,
                                   const char *name, int64_t tasks, int64_t together, int columns, int64_t shared,
-                                  const sglcuda_place *places, int place_count)
+                                  const sglcuda_place *places, int place_count, const sglcuda_map *maps, int map_count)
 {
     char full[NAME_ROOM];
     const sglcuda_function *function;
@@ -113,7 +174,8 @@ static sgl_status add_dealt_tasks(sglcuda_prepare *p, sglcuda_command *command, 
                                 .shared = (unsigned)shared };
     (void)snprintf(full, sizeof full, "%s_%d_%s", name, columns, sgl_dtype_name(a->dtype));
     SGLCORE_TRY(sglcuda_builtin(p, full, &function));
-    return sglcuda_add_step(p, command, function, grid, places, place_count, &values, sizeof values);
+    return sglcuda_add_mapped_step(p, command, function, grid, places, place_count, maps, map_count, &values,
+                                   sizeof values);
 }
 
 sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instruction *i, sglcuda_command *command)
@@ -124,6 +186,7 @@ sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instructi
     if (command->run) return SGL_OK;
     const sglexec_operand *out = sglcuda_operand(p->program, i, i->arg_count);
     const sglexec_operand *const copied[] = { a.q, a.k, a.v, out };
+    const bool aligned = a.q->offset % 16 == 0 && a.k->offset % 16 == 0 && a.v->offset % 16 == 0;
     const int columns = tensor_columns(&a, copied, 4);
     const sglcuda_place places[] = { sglcuda_place_of(a.q),
                                      sglcuda_place_of(a.k),
@@ -134,11 +197,14 @@ sgl_status sglcuda_prepare_attention(sglcuda_prepare *p, const sglexec_instructi
                                      sglcuda_place_of(out),
                                      sglcuda_place_of(out + 1),
                                      sglcuda_work_place(i, 0) };
+    if (aligned && few_queries(&a)) return add_few(p, command, &a, places, out, places[8]);
     const int64_t blocks = a.values.b * a.values.h * sglcuda_ceil_div(a.values.t, SGL_TENSOR_QUERIES);
     if (by_groups(p->device, &a, columns)) {
         SGLCORE_TRY(sglcuda_add_zeros(p, command, places[8], SGLCUDA_ATTENTION_COUNTER));
+        const sglcuda_map maps[] = { map_of(&a, a.q, SGL_GROUP_QUERIES), map_of(&a, a.k, SGL_GROUP_KEYS),
+                                     map_of(&a, a.v, SGL_GROUP_KEYS) };
         return add_dealt_tasks(p, command, &a, "attention_group", blocks, HEADS_TOGETHER, columns,
-                               SGL_GROUP_SHARED(columns), places, 9);
+                               SGL_GROUP_SHARED(columns), places + 3, 6, maps, 3);
     }
     if (columns > 0)
         return add_tasks(p, command, &a, columns == 64 ? "attention_tensor_64" : "attention_tensor_128", blocks,
@@ -198,7 +264,7 @@ typedef struct group_work {
 static group_work group_work_of(const sgl_attention *x, int columns)
 {
     const int passing = SGL_GROUP_PASSING(columns);
-    const int64_t tiles = x->b * x->h * sglcuda_ceil_div(x->t, passing), numbers = x->b * x->h * x->t * 4;
+    const int64_t tiles = x->b * x->h * sglcuda_ceil_div(x->t, passing), numbers = tiles * passing * 4;
     group_work w = { .sums_bytes = tiles * passing * columns * 4 };
     w.deltas = sglcuda_round_up((SGL_GROUP_COUNTERS + tiles) * 4, WORK_ALIGNMENT);
     w.logs = sglcuda_round_up(w.deltas + numbers, WORK_ALIGNMENT);
@@ -218,11 +284,7 @@ static sgl_status add_group_gradient(sglcuda_prepare *p, sglcuda_command *comman
     const sglcuda_place products[] = {
         sglcuda_place_of(a->q + 3), dout, sglcuda_place_of(a->q + 4), deltas, logs, counters
     };
-    const sglcuda_place places[] = { sglcuda_place_of(a->q),
-                                     sglcuda_place_of(a->k),
-                                     sglcuda_place_of(a->v),
-                                     dout,
-                                     logs,
+    const sglcuda_place places[] = { logs,
                                      deltas,
                                      offset,
                                      sglcuda_place_of(a->query_segments),
@@ -231,6 +293,9 @@ static sgl_status add_group_gradient(sglcuda_prepare *p, sglcuda_command *comman
                                      sglcuda_place_of(dq + 2),
                                      sums,
                                      counters };
+    const int passing = SGL_GROUP_PASSING(columns);
+    const sglcuda_map maps[] = { map_of(a, a->q, passing), map_of(a, a->k, SGL_GROUP_KEYS),
+                                 map_of(a, a->v, SGL_GROUP_KEYS), map_of(a, a->q + 5, passing) };
     const sglcuda_place ends[] = { sums, offset, sglcuda_place_of(dq) };
     const bool slim = columns == 64;
     if (x->segmented) SGLCORE_TRY(sglcuda_add_zeros(p, command, sums, w.sums_bytes));
@@ -240,9 +305,9 @@ static sgl_status add_group_gradient(sglcuda_prepare *p, sglcuda_command *comman
     SGLCORE_TRY(add_dealt_tasks(p, command, a, "attention_group_grad",
                                 x->b * x->g * sglcuda_ceil_div(x->s, SGL_GROUP_KEYS),
                                 x->causal ? HEADS_TOGETHER : HEADS_TOGETHER_WHOLE, columns,
-                                SGL_GROUP_SHARED_GRAD(columns), places, 13));
+                                SGL_GROUP_SHARED_GRAD(columns), places, 9, maps, 4));
     return add_tasks(p, command, a, slim ? "attention_group_finish_64" : "attention_group_finish_128",
-                     x->b * x->h * sglcuda_ceil_div(x->t, SGL_GROUP_PASSING(columns)),
+                     x->b * x->h * sglcuda_ceil_div(x->t, passing),
                      (sglcuda_grid){ .threads[0] = SGL_GROUP_THREADS_FINISH }, ends, 3);
 }
 
@@ -301,7 +366,7 @@ int64_t sglcuda_attention_workspace(const sglir_graph *g, const sglir_node *node
 {
     const sglcuda_heads a = heads_of_node(g, node, 3);
     const int64_t counter = tensor_columns(&a, NULL, 0) > 0 ? SGLCUDA_ATTENTION_COUNTER : 0;
-    return sglcuda_max(counter, sglcuda_attention_cudnn_workspace(&a));
+    return sglcuda_max(few_queries(&a) ? few_work(&a) : counter, sglcuda_attention_cudnn_workspace(&a));
 }
 
 int64_t sglcuda_attention_grad_workspace(const sglir_graph *g, const sglir_node *node)

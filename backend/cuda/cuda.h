@@ -57,14 +57,26 @@ typedef struct sglcuda_grid {
     unsigned shared; /* bytes of dynamic shared memory */
 } sglcuda_grid;
 
-/* One launch of a kernel, which takes `place_count` pointers and then one struct of values (or nothing). */
+/* Narrow floats [sequences, rows, heads, width] at a place, as a kernel's copies take them: boxes of 64 columns of one
+ * head and so many rows, in rows of 128 bytes whose units of 16 are exchanged; what is beyond the ends is zeros. */
+typedef struct sglcuda_map {
+    sglcuda_place place; /* a multiple of 16 bytes */
+    sgl_dtype dtype;     /* bf16 or f16 */
+    int64_t sequences, rows, heads, width;
+    int box_rows; /* at most 256 */
+} sglcuda_map;
+
+enum { SGLCUDA_MAPPED_ARGUMENTS = 24 }; /* at most, of a kernel that takes maps */
+
+/* One launch of a kernel, which takes `place_count` pointers, then maps, and then one struct of values (or nothing). */
 typedef struct sglcuda_step {
     const sglcuda_function *function;
     sglcuda_grid grid;
     const sglcuda_place *places;
-    int place_count;
-    size_t argument_bytes;
-    char *arguments; /* the pointers, written at each launch, then the values */
+    const sglcuda_map *maps;
+    int place_count, map_count;
+    size_t argument_bytes, values_at;
+    char *arguments; /* the pointers and the maps, written at each launch, then the values */
 } sglcuda_step;
 
 typedef struct sglcuda_launch {
@@ -130,6 +142,10 @@ static inline void *sglcuda_plan_alloc(sglcuda_prepare *p, int64_t count, int64_
 sgl_status sglcuda_add_step(sglcuda_prepare *p, sglcuda_command *command, const sglcuda_function *function,
                             sglcuda_grid grid, const sglcuda_place *places, int place_count, const void *values,
                             size_t value_bytes);
+/* The same of a kernel that takes maps behind the pointers, and a struct of values behind these. */
+sgl_status sglcuda_add_mapped_step(sglcuda_prepare *p, sglcuda_command *command, const sglcuda_function *function,
+                                   sglcuda_grid grid, const sglcuda_place *places, int place_count,
+                                   const sglcuda_map *maps, int map_count, const void *values, size_t value_bytes);
 /* Appends a fill of `bytes` with zeros. */
 sgl_status sglcuda_add_zeros(sglcuda_prepare *p, sglcuda_command *command, sglcuda_place place, int64_t bytes);
 /* Appends a copy of bytes; what does not move is no launch. The two do not overlap otherwise. */

@@ -59,6 +59,7 @@
     X(cuFuncSetAttribute)                                                                                              \
     X(cuFuncGetAttribute)                                                                                              \
     X(cuLaunchKernel)                                                                                                  \
+    X(cuTensorMapEncodeTiled)                                                                                          \
     X(cuGraphInstantiate)                                                                                              \
     X(cuGraphLaunch)                                                                                                   \
     X(cuGraphDestroy)                                                                                                  \

@@ -563,6 +563,25 @@ DRIVER cuModuleGetFunction(CUfunction *function, CUmodule module, const char *na
     return CUDA_SUCCESS;
 }
 
+/* What the manual demands of tiles in rows of 128 bytes whose units are exchanged, of numbers of two bytes. */
+DRIVER cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                              const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+                              const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                              CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    (void)promotion;
+    bool fits = (uintptr_t)map % 64 == 0 && (uintptr_t)address % 16 == 0 && rank >= 1 && rank <= 5;
+    fits = fits && (type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
+    fits = fits && interleave == CU_TENSOR_MAP_INTERLEAVE_NONE && swizzle == CU_TENSOR_MAP_SWIZZLE_128B;
+    fits = fits && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && box[0] * 2 <= 128;
+    for (cuuint32_t i = 0; fits && i < rank; i++)
+        fits = dims[i] > 0 && dims[i] <= (cuuint64_t)1 << 32 && box[i] > 0 && box[i] <= 256 && steps[i] == 1;
+    for (cuuint32_t i = 0; fits && i + 1 < rank; i++) fits = strides[i] % 16 == 0 && strides[i] < (cuuint64_t)1 << 40;
+    if (!fits) return CUDA_ERROR_INVALID_VALUE;
+    memset(map, 0, sizeof *map);
+    return CUDA_SUCCESS;
+}
+
 DRIVER cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
     HERE;
@@ -605,6 +624,7 @@ DRIVER cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, u
     if (tx == 0 || ty == 0 || tz == 0 || tz > 64 || (unsigned long long)tx * ty * tz > THREADS_MOST)
         return refuse(function, "a block of threads that no GPU takes");
     if (shared > (unsigned)function->shared_most) return refuse(function, "more shared memory than was asked for");
+    if (parameters != NULL && extra == NULL) return CUDA_SUCCESS; /* each by its address: of a kernel with maps */
     if (parameters != NULL || extra == NULL || extra[0] != CU_LAUNCH_PARAM_BUFFER_POINTER ||
         extra[2] != CU_LAUNCH_PARAM_BUFFER_SIZE || extra[4] != CU_LAUNCH_PARAM_END)
         return refuse(function, "arguments in another form than this driver takes");

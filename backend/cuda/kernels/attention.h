@@ -43,6 +43,16 @@ enum {
     SGL_TENSOR_FAR = 1 << 30       /* an offset from where on every key is seen */
 };
 
+/* The kernels of few queries over many keys: of every float dtype, heads of a multiple of 8 columns. */
+enum {
+    SGL_FEW_ROWS = 8,      /* of a task: queries times heads that share its keys */
+    SGL_FEW_KEYS = 256,    /* of a task */
+    SGL_FEW_QUERIES = 8,   /* up to which these serve */
+    SGL_FEW_COLUMNS = 128, /* the widest head: a warp's lanes share a row, eight numbers each */
+    SGL_FEW_THREADS = 256,
+    SGL_FEW_THREADS_JOIN = 128
+};
+
 /* The kernels of groups of four warps (sm_90a): one group loads, two compute. Bytes of shared memory: tiles of queries
  * and of results, two of keys and of values each, and 1 KiB of barriers and tasks. */
 enum {

@@ -37,15 +37,14 @@ template <int columns> struct room {
     }
     __device__ __forceinline__ void init() const
     {
-        queries.init(SGL_GROUP, 4 * COMPUTING);
-        keys.init(SGL_GROUP + 1, 4 * COMPUTING);
-        values.init(SGL_GROUP, 4 * COMPUTING);
-        dealer.slots.init(1, 4 + 4 * COMPUTING);
+        queries.init(1, 4 * COMPUTING);
+        keys.init(1, 4 * COMPUTING);
+        values.init(1, 4 * COMPUTING);
+        dealer.slots.init(1, 1 + 4 * COMPUTING);
     }
 };
 
 struct operands {
-    const uint16 *q, *k, *v;
     const int *query_segments, *key_segments;
     int64 offset;
 };
@@ -71,53 +70,58 @@ struct way {
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
+struct maps {
+    const sgl_map &q, &k, &v;
+};
+
+/* By one warp. */
 template <int columns>
-SGL_DEVICE void feed(room<columns> &r, uint32 at, char *shared, const operands &o, uint32 *counter,
+SGL_DEVICE void feed(room<columns> &r, uint32 at, char *shared, const maps &m, const operands &o, uint32 *counter,
                      const sgl_attention &a)
 {
-    const uint32 blocks = (uint32)((a.t + QUERIES - 1) / QUERIES);
-    const int d = (int)a.d, e = (int)a.e;
+    typedef room<columns> here;
+    const uint32 blocks = (uint32)((a.t + QUERIES - 1) / QUERIES), shared_by = (uint32)(a.h / a.g);
     const uint32 rows = (uint32)(a.b * a.h), together = (uint32)a.together;
+    const bool speaks = threadIdx.x == 0;
+    sgl_passing *passing = (sgl_passing *)(shared + here::passing);
     for (int tasks = 0, tiles = 0;; tasks++) {
-        if (threadIdx.x == 0) r.dealer.deal(tasks, counter, blocks, (uint32)a.h, rows, together);
+        if (speaks) r.dealer.deal(tasks, counter, blocks, (uint32)a.h, rows, together);
+        __syncwarp();
         const sgl_task task = r.dealer.take(tasks);
         if (task.block < 0) break;
-        const int64 group = (uint32)task.head / (uint32)(a.h / a.g), first = task.sequence * a.s * a.g + group;
-        const uint16 *keys = o.k + first * d, *values = o.v + first * e;
+        const int group = (int)((uint32)task.head / shared_by);
         way x(a, o, task);
         r.queries.wait_empty(tasks);
-        typename room<columns>::q_tile{ at + room<columns>::q }.template load<SGL_GROUP>(
-            o.q + ((task.sequence * a.t + x.query) * a.h + task.head) * d, a.h * d, x.queries, d);
-        sgl_barrier_copies(r.queries.full(tasks));
-        sgl_passing *passing = (sgl_passing *)(shared + room<columns>::passing);
+        if (speaks) {
+            sgl_barrier_expect(r.queries.full(tasks), here::q_tile::bytes);
+            typename here::q_tile{ at + here::q }.load(m.q, task.head, x.query, task.sequence, r.queries.full(tasks));
+        }
         if (!x.there()) {
             r.keys.wait_empty(tiles);
-            if (threadIdx.x == 0) {
+            r.values.wait_empty(tiles);
+            if (speaks) {
                 passing[r.keys.stage(tiles)] = { 0, SGL_PASSING_NONE };
                 sgl_barrier_arrive(r.keys.full(tiles));
+                sgl_barrier_arrive(r.values.full(tiles));
             }
-            sgl_barrier_arrive(r.keys.full(tiles));
-            r.values.wait_empty(tiles);
-            sgl_barrier_arrive(r.values.full(tiles));
             tiles++;
         }
         for (; x.there(); tiles++) {
-            const int key = x.key, count = (int)a.s - key, mixed = x.w.mixed ? SGL_PASSING_MIXED : 0;
+            const int key = x.key, stage = r.keys.stage(tiles), mixed = x.w.mixed ? SGL_PASSING_MIXED : 0;
             x.step();
             r.keys.wait_empty(tiles);
-            if (threadIdx.x == 0) {
-                passing[r.keys.stage(tiles)] = { key, mixed | (x.there() ? 0 : SGL_PASSING_LAST) };
-                sgl_barrier_arrive(r.keys.full(tiles));
+            if (speaks) {
+                passing[stage] = { key, mixed | (x.there() ? 0 : SGL_PASSING_LAST) };
+                sgl_barrier_expect(r.keys.full(tiles), here::k_tile::bytes);
+                typename here::k_tile{ at + here::k }.stage(stage).load(m.k, group, key, task.sequence,
+                                                                        r.keys.full(tiles));
             }
-            typename room<columns>::k_tile{ at + room<columns>::k }
-                .stage(r.keys.stage(tiles))
-                .template load<SGL_GROUP>(keys + key * a.g * d, a.g * d, count, d);
-            sgl_barrier_copies(r.keys.full(tiles));
             r.values.wait_empty(tiles);
-            typename room<columns>::k_tile{ at + room<columns>::v }
-                .stage(r.keys.stage(tiles))
-                .template load<SGL_GROUP>(values + key * a.g * e, a.g * e, count, e);
-            sgl_barrier_copies(r.values.full(tiles));
+            if (speaks) {
+                sgl_barrier_expect(r.values.full(tiles), here::k_tile::bytes);
+                typename here::k_tile{ at + here::v }.stage(stage).load(m.v, group, key, task.sequence,
+                                                                        r.values.full(tiles));
+            }
         }
     }
 }
@@ -221,7 +225,6 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
         r.keys.wait_full(tiles);
         sgl_passing x = passing[r.keys.stage(tiles)];
         if (x.says != SGL_PASSING_NONE) {
-            sgl_show();
             turn.wait();
             sgl_start_sides<T>(scores, q_tile, 64 * group, k_tile.stage(r.keys.stage(tiles)));
             turn.pass();
@@ -233,11 +236,9 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
             while (!(x.says & SGL_PASSING_LAST)) {
                 r.keys.wait_full(tiles + 1);
                 x = passing[r.keys.stage(tiles + 1)];
-                sgl_show();
                 turn.wait();
                 sgl_start_sides<T>(scores, q_tile, 64 * group, k_tile.stage(r.keys.stage(tiles + 1)));
                 r.values.wait_full(tiles);
-                sgl_show();
                 sgl_start_weighing<T>(sums, weights, v_tile.stage(r.values.stage(tiles)));
                 turn.pass();
                 sgl_wait_products<1>(scores);
@@ -255,7 +256,6 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
             }
             sgl_barrier_arrive_warp(r.queries.empty(tasks));
             r.values.wait_full(tiles);
-            sgl_show();
             sgl_start_weighing<T>(sums, weights, v_tile.stage(r.values.stage(tiles)));
             sgl_wait_products<0>(sums);
         } else {
@@ -285,19 +285,17 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
 }
 
 template <class T, int columns>
-SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const int64 *offset,
-                       const int *query_segments, const int *key_segments, uint16 *out, float *lse, uint32 *counter,
+SGL_DEVICE void attend(const operands &o, const maps &m, uint16 *out, float *lse, uint32 *counter,
                        const sgl_attention &a)
 {
     extern __shared__ sgl_shared shared[];
     const uint32 at = sgl_shared_at(shared);
-    const operands o = { q, k, v, query_segments, key_segments, *offset };
     room<columns> r(at, (const char *)shared);
     if (threadIdx.x == 0) r.init();
     __syncthreads();
     if (threadIdx.x < SGL_GROUP) {
         sgl_give_registers<40>();
-        feed<columns>(r, at, (char *)shared, o, counter, a);
+        if (threadIdx.x < 32) feed<columns>(r, at, (char *)shared, m, o, counter, a);
     } else {
         sgl_take_registers<232>();
         compute<T, columns>(r, at, (char *)shared, o, out, lse, a);
@@ -308,15 +306,17 @@ SGL_DEVICE void attend(const uint16 *q, const uint16 *k, const uint16 *v, const 
 #endif
 
 #if SGL_HAS_GROUPS
-#define ATTEND(T, columns) attend<T, columns>(q, k, v, offset, query_segments, key_segments, out, lse, counter, a)
+#define ATTEND(T, columns)                                                                                             \
+    attend<T, columns>({ query_segments, key_segments, *offset }, { q, k, v }, out, lse, counter, a)
 #else
 #define ATTEND(T, columns)
 #endif
 #define KERNEL(T, columns)                                                                                             \
     extern "C" __global__ void __launch_bounds__(SGL_GROUP_THREADS, 1)                                                 \
-        attention_group_##columns##_##T(const uint16 *q, const uint16 *k, const uint16 *v, const int64 *offset,        \
-                                        const int *query_segments, const int *key_segments, uint16 *out, float *lse,   \
-                                        uint32 *counter, sgl_attention a)                                              \
+        attention_group_##columns##_##T(const int64 *offset, const int *query_segments, const int *key_segments,       \
+                                        uint16 *out, float *lse, uint32 *counter, const __grid_constant__ sgl_map q,   \
+                                        const __grid_constant__ sgl_map k, const __grid_constant__ sgl_map v,          \
+                                        sgl_attention a)                                                               \
     {                                                                                                                  \
         ATTEND(T, columns);                                                                                            \
     }

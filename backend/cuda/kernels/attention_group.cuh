@@ -1,11 +1,11 @@
 /* attention_group.cuh -- attention by groups of four warps (sm_90a): their products, barriers in shared memory, tiles,
  * and how tasks are dealt.
  *
- * A block is one group that loads and others that compute; a tile goes round in stages, each with a barrier that
- * says "full" and one that says "empty". Products take factors out of shared memory (wgmma; PTX manual, asynchronous
- * warpgroup level matrix instructions) and run on their own from their start to the wait for them. A group has 64
- * rows: of warp w of it, 16 w + lane / 4 and that + 8; columns 8 n + 2 (lane % 4) and the next. Odd invariant: rows
- * and columns that are not there are zeros in a tile, so that they add nothing. */
+ * A block is one group of which one warp loads, by copies of whole tiles (maps), and others that compute; a tile goes
+ * round in stages, each with a barrier that says "full" and one that says "empty". Products take factors out of shared
+ * memory (wgmma; PTX manual, asynchronous warpgroup level matrix instructions) and run on their own from their start to
+ * the wait for them. A group has 64 rows: of warp w of it, 16 w + lane / 4 and that + 8; columns 8 n + 2 (lane % 4) and
+ * the next. Odd invariant: rows and columns that are not there are zeros in a tile, so that they add nothing. */
 #ifndef SGLCUDA_ATTENTION_GROUP_CUH
 #define SGLCUDA_ATTENTION_GROUP_CUH
 
@@ -19,6 +19,12 @@
 
 enum { SGL_GROUP = 128 }; /* threads */
 
+/* A tensor [sequences, rows, heads, width] as the driver tells it to the GPU, in boxes of 64 columns of one head: what
+ * is beyond its ends is loaded as zeros. */
+struct alignas(64) sgl_map {
+    uint64 words[16];
+};
+
 #if SGL_HAS_GROUPS
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
@@ -31,10 +37,10 @@ SGL_DEVICE void sgl_barrier_arrive(uint32 at)
 {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(at) : "memory");
 }
-/* This thread arrives once its copies so far are there. */
-SGL_DEVICE void sgl_barrier_copies(uint32 at)
+/* Arrives, and says how many bytes of copies are to come besides. */
+SGL_DEVICE void sgl_barrier_expect(uint32 at, int bytes)
 {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
 }
 SGL_DEVICE void sgl_barrier_wait(uint32 at, int phase)
 {
@@ -58,6 +64,13 @@ template <int threads> SGL_DEVICE void sgl_meet(int number)
 template <int threads> SGL_DEVICE void sgl_pass_on(int number)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(threads) : "memory");
+}
+/* Numbers that lie one after another, a multiple of 16 bytes. */
+SGL_DEVICE void sgl_load_numbers(uint32 to, const float *from, int bytes, uint32 barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
 }
 /* What was written to shared memory, and is waited for, becomes visible to products and bulk copies. */
 SGL_DEVICE void sgl_show() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -184,21 +197,15 @@ template <int columns, int rows> struct sgl_halves {
     {
         return sgl_factor(at + (uint32)(half * half_bytes + row * 128), half_bytes);
     }
-    /* Begins to load rows, `stride` elements apart, of which `count` are there, each of `width` columns: by the first
-     * `threads` threads of the block. */
-    template <int threads>
-    __device__ __forceinline__ void load(const uint16 *from, int64 stride, int count, int width) const
+    /* By one thread: begins to load rows from `row` of a sequence on, of one head; the barrier hears of `bytes`. */
+    __device__ __forceinline__ void load(const sgl_map &map, int head, int row, int sequence, uint32 barrier) const
     {
-        const int together = threads / units, u = (int)threadIdx.x % units, first = (int)threadIdx.x / units;
-        const uint32 to = at + (uint32)(u / 8 * half_bytes + first * 128 + ((u ^ first) & 7) * 16);
-        const uint16 *place = from + first * stride + u * 8;
-        if (u * 8 >= width) count = 0;
 #pragma unroll
-        for (int row = 0; row < rows; row += together) {
-            const bool there = first + row < count;
-            sgl_copy16((to ^ (uint32)((row & 7) * 16)) + (uint32)(row * 128), there ? place : from, there);
-            place += together * stride;
-        }
+        for (int half = 0; half < columns / 64; half++)
+            asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
+                         "%3, %4, %5}], [%6];" ::"r"(at + (uint32)(half * half_bytes)),
+                         "l"(&map), "r"(64 * half), "r"(head), "r"(row), "r"(sequence), "r"(barrier)
+                         : "memory");
     }
 };
 

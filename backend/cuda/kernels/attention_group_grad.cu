@@ -19,8 +19,7 @@ namespace
 {
 
 const double LOG2_E = 1.4426950408889634;
-enum { LOADING = 64 };                    /* threads; the last warp of their group adds up dq */
-enum { MEET_SLOPES = 1, MEET_GROUP = 2 }; /* barriers of the processor; the second of each group */
+enum { MEET_SLOPES = 1 }; /* a barrier of the processor */
 
 /* What lies where in shared memory, in bytes. STAGES: of keys and values; tiles of queries have two. */
 template <int columns> struct room {
@@ -33,10 +32,10 @@ template <int columns> struct room {
                      part = slopes + 2 * slope_tile::bytes, part_bytes = QUERIES * columns * 4,
                      stats = part + part_bytes, stats_bytes = 2 * QUERIES * 4, tasks = stats + 2 * stats_bytes,
                      passing = tasks + 2 * (int)sizeof(sgl_task), barriers = passing + 2 * (int)sizeof(sgl_passing);
-    static_assert(barriers + 18 * 8 <= SGL_GROUP_SHARED_GRAD(columns), "");
+    static_assert(barriers + 20 * 8 <= SGL_GROUP_SHARED_GRAD(columns), "");
     sgl_ring<STAGES> block;     /* keys and values */
     sgl_ring<2> queries, douts; /* with logs of sums, with deltas */
-    sgl_ring<1> parts;          /* of dq: filled by those who compute */
+    sgl_ring<2> parts;          /* of dq: filled by those who compute */
     sgl_dealer dealer;
     __device__ __forceinline__ room(uint32 at, const char *shared)
     {
@@ -45,21 +44,20 @@ template <int columns> struct room {
         queries = { first + 32 };
         douts = { first + 64 };
         parts = { first + 96 };
-        dealer = { { first + 112 }, (const sgl_task *)(shared + tasks) };
+        dealer = { { first + 128 }, (const sgl_task *)(shared + tasks) };
     }
     __device__ __forceinline__ void init() const
     {
-        block.init(LOADING, 4 * COMPUTING);
-        queries.init(LOADING + 1, 4 * COMPUTING);
-        douts.init(LOADING, 4 * COMPUTING);
+        block.init(1, 4 * COMPUTING);
+        queries.init(1, 4 * COMPUTING);
+        douts.init(1, 4 * COMPUTING);
         parts.init(4 * COMPUTING, 1);
-        dealer.slots.init(1, LOADING / 32 + 1 + 4 * COMPUTING);
+        dealer.slots.init(1, 3 + 4 * COMPUTING);
     }
 };
 
 struct operands {
-    const uint16 *q, *k, *v, *dout;
-    const float *stats, *deltas; /* logs to the base 2 of sums, [b, h, t]; the same of deltas */
+    const float *stats, *deltas; /* logs to the base 2 of sums, and deltas: [b, h, queries in whole tiles] */
     const int *query_segments, *key_segments;
     int64 offset;
 };
@@ -95,69 +93,67 @@ template <int QUERIES> struct way {
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-template <int QUERIES> SGL_DEVICE void load_numbers(uint32 to, const float *from, int count)
-{
-#pragma unroll
-    for (int n = (int)threadIdx.x; n < QUERIES; n += LOADING)
-        sgl_copy4(to + (uint32)(4 * n), n < count ? from + n : from, n < count);
-}
+struct maps {
+    const sgl_map &q, &k, &v, &dout;
+};
 
+/* By one warp. */
 template <int columns>
-SGL_DEVICE void feed(room<columns> &r, uint32 at, char *shared, const operands &o, uint32 *counter,
+SGL_DEVICE void feed(room<columns> &r, uint32 at, char *shared, const maps &m, const operands &o, uint32 *counter,
                      const sgl_attention &a)
 {
     typedef room<columns> here;
     const int QUERIES = here::QUERIES;
-    const uint32 blocks = (uint32)((a.s + KEYS - 1) / KEYS);
-    const int d = (int)a.d, e = (int)a.e, t = (int)a.t;
-    const uint32 rows = (uint32)(a.b * a.g), together = (uint32)a.together;
+    const uint32 blocks = (uint32)((a.s + KEYS - 1) / KEYS), rows = (uint32)(a.b * a.g), together = (uint32)a.together;
+    const int padded = ((int)a.t + QUERIES - 1) / QUERIES * QUERIES;
+    const bool speaks = threadIdx.x == 0;
+    sgl_passing *passing = (sgl_passing *)(shared + here::passing);
     for (int tasks = 0, tiles = 0;; tasks++) {
-        if (threadIdx.x == 0) r.dealer.deal(tasks, counter, blocks, (uint32)a.g, rows, together);
+        if (speaks) r.dealer.deal(tasks, counter, blocks, (uint32)a.g, rows, together);
+        __syncwarp();
         const sgl_task task = r.dealer.take(tasks);
         if (task.block < 0) break;
         way<QUERIES> x(a, o, task);
-        const int64 row = (task.sequence * a.s + x.key) * a.g + task.head;
         r.block.wait_empty(tasks);
-        typename here::k_tile{ at + here::k }
-            .stage(r.block.stage(tasks))
-            .template load<LOADING>(o.k + row * d, a.g * d, x.keys, d);
-        typename here::k_tile{ at + here::v }
-            .stage(r.block.stage(tasks))
-            .template load<LOADING>(o.v + row * e, a.g * e, x.keys, e);
-        sgl_barrier_copies(r.block.full(tasks));
-        sgl_passing *passing = (sgl_passing *)(shared + here::passing);
+        if (speaks) {
+            const int stage = r.block.stage(tasks);
+            sgl_barrier_expect(r.block.full(tasks), 2 * here::k_tile::bytes);
+            typename here::k_tile{ at + here::k }.stage(stage).load(m.k, task.head, x.key, task.sequence,
+                                                                    r.block.full(tasks));
+            typename here::k_tile{ at + here::v }.stage(stage).load(m.v, task.head, x.key, task.sequence,
+                                                                    r.block.full(tasks));
+        }
         if (!x.there()) {
             r.queries.wait_empty(tiles);
             r.douts.wait_empty(tiles);
-            if (threadIdx.x == 0) {
+            if (speaks) {
                 passing[r.queries.stage(tiles)] = { 0, SGL_PASSING_NONE };
                 sgl_barrier_arrive(r.queries.full(tiles));
+                sgl_barrier_arrive(r.douts.full(tiles));
             }
-            sgl_barrier_arrive(r.queries.full(tiles));
-            sgl_barrier_arrive(r.douts.full(tiles));
             tiles++;
         }
         for (; x.there(); tiles++) {
-            const int query = x.query, stage = r.queries.stage(tiles), count = t - query;
+            const int query = x.query, head = x.head, stage = r.queries.stage(tiles);
             const int mixed = x.w.mixed ? SGL_PASSING_MIXED : 0;
-            const int64 place = (task.sequence * (int64)t + query) * a.h + x.head,
-                        numbers = (task.sequence * a.h + x.head) * t + query;
+            const int64 numbers = (task.sequence * a.h + head) * padded + query;
             const uint32 stats = at + here::stats + (uint32)(stage * here::stats_bytes);
             x.step();
             r.queries.wait_empty(tiles);
-            if (threadIdx.x == 0) {
+            if (speaks) {
                 passing[stage] = { query, mixed | (x.there() ? 0 : SGL_PASSING_LAST) };
-                sgl_barrier_arrive(r.queries.full(tiles));
+                sgl_barrier_expect(r.queries.full(tiles), here::q_tile::bytes + QUERIES * 4);
+                typename here::q_tile{ at + here::q }.stage(stage).load(m.q, head, query, task.sequence,
+                                                                        r.queries.full(tiles));
+                sgl_load_numbers(stats, o.stats + numbers, QUERIES * 4, r.queries.full(tiles));
             }
-            typename here::q_tile{ at + here::q }.stage(stage).template load<LOADING>(o.q + place * d, a.h * d, count,
-                                                                                      d);
-            load_numbers<QUERIES>(stats, o.stats + numbers, count);
-            sgl_barrier_copies(r.queries.full(tiles));
             r.douts.wait_empty(tiles);
-            typename here::q_tile{ at + here::dout }.stage(stage).template load<LOADING>(o.dout + place * e, a.h * e,
-                                                                                         count, e);
-            load_numbers<QUERIES>(stats + QUERIES * 4, o.deltas + numbers, count);
-            sgl_barrier_copies(r.douts.full(tiles));
+            if (speaks) {
+                sgl_barrier_expect(r.douts.full(tiles), here::q_tile::bytes + QUERIES * 4);
+                typename here::q_tile{ at + here::dout }.stage(stage).load(m.dout, head, query, task.sequence,
+                                                                           r.douts.full(tiles));
+                sgl_load_numbers(stats + QUERIES * 4, o.deltas + numbers, QUERIES * 4, r.douts.full(tiles));
+            }
         }
     }
 }
@@ -186,49 +182,56 @@ SGL_DEVICE void set_turn(uint32 *at, uint32 x)
     asm volatile("fence.acq_rel.gpu;\n\tst.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(x) : "memory");
 }
 
-/* By one warp. Tiles that the task passes over are passed on, since the next in order waits for their turn too. What
- * comes first is put and not added, unless segments may pass over it: then the sums are zeros before. */
+/* By two warps, of which each takes every other part: one waits for its copy's end while the other begins. Tiles that
+ * the task passes over are passed on, since the next in order waits for their turn too. What comes first is put and
+ * not added, unless segments may pass over it: then the sums are zeros before. */
 template <int columns>
-SGL_DEVICE void hand_on(room<columns> &r, uint32 at, const operands &o, float *sums, uint32 *turns,
+SGL_DEVICE void hand_on(room<columns> &r, uint32 at, const operands &o, float *sums, uint32 *turns, int which,
                         const sgl_attention &a)
 {
     typedef room<columns> here;
     const int QUERIES = here::QUERIES, t = (int)a.t;
-    const int along = (t + QUERIES - 1) / QUERIES;
+    const int along = (t + QUERIES - 1) / QUERIES, shared_by = (int)(a.h / a.g);
+    const bool speaks = threadIdx.x % 32 == 0;
     for (int tasks = 0, parts = 0;; tasks++) {
         const sgl_task task = r.dealer.take(tasks);
         if (task.block < 0) break;
         way<QUERIES> x(a, o, task);
         if (!x.there()) {
-            r.parts.wait_full(parts);
-            if (threadIdx.x % 32 == 0) sgl_barrier_arrive(r.parts.empty(parts));
-            __syncwarp();
+            if (parts % 2 == which) {
+                r.parts.wait_full(parts);
+                if (speaks) sgl_barrier_arrive(r.parts.empty(parts));
+            }
             parts++;
         }
         const int seen = (int)sgl_first_query(a, o.offset, x.key), first = seen < t ? seen / QUERIES * QUERIES : t;
-        for (int head = task.head * (int)(a.h / a.g); head < (task.head + 1) * (int)(a.h / a.g); head++) {
+        for (int head = task.head * shared_by; head < (task.head + 1) * shared_by; head++) {
             for (int query = first; query < x.w.last; query += QUERIES) {
                 const bool visited = x.there() && x.head == head && x.query == query;
-                const int64 tile = (task.sequence * a.h + head) * along + query / QUERIES;
-                const int last_query = (query + QUERIES < t ? query + QUERIES : t) - 1;
-                const uint32 turn = (uint32)((sgl_last_key(a, o.offset, last_query) - 1) / KEYS - task.block);
-                if (visited) r.parts.wait_full(parts);
-                if (threadIdx.x % 32 == 0) {
-                    while (read_turn(turns + tile) != turn) __nanosleep(20);
-                    if (visited) {
-                        float *to = sums + tile * (QUERIES * columns);
-                        asm volatile("fence.proxy.async;" ::: "memory");
-                        if (turn == 0 && !a.segmented)
-                            put_part(to, at + here::part, here::part_bytes);
-                        else
-                            add_part(to, at + here::part, here::part_bytes);
-                        asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::: "memory");
-                        sgl_barrier_arrive(r.parts.empty(parts));
-                        asm volatile("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;" ::: "memory");
+                if (visited ? parts % 2 == which : which == 0) {
+                    const int64 tile = (task.sequence * a.h + head) * along + query / QUERIES;
+                    const int last_query = (query + QUERIES < t ? query + QUERIES : t) - 1;
+                    const uint32 turn = (uint32)((sgl_last_key(a, o.offset, last_query) - 1) / KEYS - task.block);
+                    if (visited) r.parts.wait_full(parts);
+                    if (speaks) {
+                        while (read_turn(turns + tile) != turn) __nanosleep(20);
+                        if (visited) {
+                            const uint32 part = at + here::part;
+                            float *to = sums + tile * (QUERIES * columns);
+                            asm volatile("fence.proxy.async;" ::: "memory");
+                            if (turn == 0 && !a.segmented)
+                                put_part(to, part, here::part_bytes);
+                            else
+                                add_part(to, part, here::part_bytes);
+                            asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group.read 0;" ::
+                                             : "memory");
+                            sgl_barrier_arrive(r.parts.empty(parts));
+                            asm volatile("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;" ::: "memory");
+                        }
+                        set_turn(turns + tile, turn + 1);
                     }
-                    set_turn(turns + tile, turn + 1);
+                    __syncwarp();
                 }
-                __syncwarp();
                 if (visited) {
                     parts++;
                     x.step();
@@ -280,6 +283,12 @@ SGL_DEVICE void put_slopes(const sgl_halves<QUERIES, KEYS> &tile, int row, const
     }
 }
 
+/* Until the part of dq before has been copied from the one place that there is. */
+template <int columns> SGL_DEVICE void wait_for_room(const room<columns> &r, int n)
+{
+    if (n > 0) sgl_barrier_wait(r.parts.empty(n - 1), (n - 1) / 2 & 1);
+}
+
 template <class T, int columns>
 SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operands &o, uint16 *dk, uint16 *dv,
                         const sgl_attention &a)
@@ -305,7 +314,6 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
 #pragma unroll
             for (int c = 0; c < 4; c++) key_sums[n][c] = value_sums[n][c] = 0;
         r.block.wait_full(tasks);
-        sgl_show();
         sgl_passing x = { 0, 0 };
         for (; !(x.says & SGL_PASSING_LAST); tiles++) {
             const int stage = r.queries.stage(tiles);
@@ -321,15 +329,13 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
                 r.douts.wait_full(tiles);
                 sgl_barrier_arrive_warp(r.queries.empty(tiles));
                 sgl_barrier_arrive_warp(r.douts.empty(tiles));
-                r.parts.wait_empty(tiles);
+                wait_for_room(r, tiles);
                 sgl_barrier_arrive_warp(r.parts.full(tiles));
                 tiles++;
                 break;
             }
-            sgl_show();
             sgl_start_sides<T>(p, k_tile, 64 * group, q_tile);
             r.douts.wait_full(tiles);
-            sgl_show();
             sgl_start_sides<T>(slopes, v_tile, 64 * group, dout_tile);
             sgl_wait_products<1>(p);
 #pragma unroll
@@ -376,7 +382,7 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
             sgl_wait_products<1>(part);
             sgl_hold(value_sums);
             sgl_barrier_arrive_warp(r.douts.empty(tiles));
-            r.parts.wait_empty(tiles);
+            wait_for_room(r, tiles);
 #pragma unroll
             for (int n = 0; n < 8; n++)
                 *(float4 *)(shared + here::part + (n * (COMPUTING * SGL_GROUP) + thread) * 16) =
@@ -393,13 +399,14 @@ SGL_DEVICE void compute(room<columns> &r, uint32 at, char *shared, const operand
         sgl_store_group_rows<T, columns>(own_room, value_sums, 1, 1, dv + place * e, a.g * e, s - key - row, e);
         sgl_store_group_rows<T, columns>(own_room, key_sums, slope_scale, slope_scale, dk + place * d, a.g * d,
                                          s - key - row, d);
+        sgl_show(); /* what passed through, before copies over it */
         sgl_barrier_arrive_warp(r.block.empty(tasks));
     }
 }
 
 template <class T, int columns>
-SGL_DEVICE void gradients(const operands &o, uint32 *counter, uint32 *turns, float *sums, uint16 *dk, uint16 *dv,
-                          const sgl_attention &a)
+SGL_DEVICE void gradients(const operands &o, const maps &m, uint32 *counter, uint32 *turns, float *sums, uint16 *dk,
+                          uint16 *dv, const sgl_attention &a)
 {
     extern __shared__ sgl_shared shared[];
     const uint32 at = sgl_shared_at(shared);
@@ -407,12 +414,12 @@ SGL_DEVICE void gradients(const operands &o, uint32 *counter, uint32 *turns, flo
     if (threadIdx.x == 0) r.init();
     __syncthreads();
     if (threadIdx.x >= SGL_GROUP) {
-        sgl_take_registers<240>();
+        sgl_take_registers<232>();
         compute<T, columns>(r, at, (char *)shared, o, dk, dv, a);
     } else {
-        sgl_give_registers<24>();
-        if (threadIdx.x < LOADING) feed<columns>(r, at, (char *)shared, o, counter, a);
-        if (threadIdx.x >= SGL_GROUP - 32) hand_on<columns>(r, at, o, sums, turns, a);
+        sgl_give_registers<40>();
+        if (threadIdx.x < 32) feed<columns>(r, at, (char *)shared, m, o, counter, a);
+        if (threadIdx.x >= SGL_GROUP - 64) hand_on<columns>(r, at, o, sums, turns, (int)threadIdx.x / 32 % 2, a);
     }
 }
 
@@ -455,9 +462,12 @@ SGL_DEVICE void prepare(const uint16 *out, const uint16 *dout, const float *lse,
 {
     const int share = columns / 8, rows = SGL_TENSOR_THREADS_DELTAS / share, u = (int)threadIdx.x % share;
     const int64 count = a.b * a.t * a.h, thread = (int64)blockIdx.x * SGL_TENSOR_THREADS_DELTAS + threadIdx.x;
-    const int64 words =
-        SGL_GROUP_COUNTERS + a.b * a.h * ((a.t + SGL_GROUP_PASSING(columns) - 1) / SGL_GROUP_PASSING(columns));
-    for (int64 i = thread; i < words; i += (int64)gridDim.x * SGL_TENSOR_THREADS_DELTAS) zeros[i] = 0;
+    const int64 step = (int64)gridDim.x * SGL_TENSOR_THREADS_DELTAS;
+    const int QUERIES = SGL_GROUP_PASSING(columns);
+    const int64 tiles = (a.t + QUERIES - 1) / QUERIES, padded = tiles * QUERIES, beyond = padded - a.t;
+    for (int64 i = thread; i < SGL_GROUP_COUNTERS + a.b * a.h * tiles; i += step) zeros[i] = 0;
+    for (int64 i = thread; i < a.b * a.h * beyond; i += step)
+        delta[i / beyond * padded + a.t + i % beyond] = stats[i / beyond * padded + a.t + i % beyond] = 0;
     for (int64 first = (int64)blockIdx.x * rows; first < count; first += (int64)gridDim.x * rows) {
         const int64 row = first + threadIdx.x / share;
         float x[8], y[8], sum = 0;
@@ -470,9 +480,9 @@ SGL_DEVICE void prepare(const uint16 *out, const uint16 *dout, const float *lse,
 #pragma unroll
         for (int apart = share / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
         if (row < count && u == 0) {
-            const int64 to = (row / a.h / a.t * a.h + row % a.h) * a.t + row / a.h % a.t;
-            delta[to] = sum;
-            stats[to] = lse[to] * (float)LOG2_E;
+            const int64 of_head = row / a.h / a.t * a.h + row % a.h, query = row / a.h % a.t;
+            delta[of_head * padded + query] = sum;
+            stats[of_head * padded + query] = lse[of_head * a.t + query] * (float)LOG2_E;
         }
     }
 }
@@ -492,13 +502,13 @@ SGL_DEVICE void prepare(const uint16 *out, const uint16 *dout, const float *lse,
     {                                                                                                                  \
         IF_GROUPS((prepare<T, columns>(out, dout, lse, delta, stats, zeros, a)));                                      \
     }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(SGL_GROUP_THREADS, 1)                                                 \
-        attention_group_grad_##columns##_##T(const uint16 *q, const uint16 *k, const uint16 *v, const uint16 *dout,    \
-                                             const float *stats, const float *delta, const int64 *offset,              \
-                                             const int *query_segments, const int *key_segments, uint16 *dk,           \
-                                             uint16 *dv, float *sums, uint32 *counters, sgl_attention a)               \
+    extern "C" __global__ void __launch_bounds__(SGL_GROUP_THREADS, 1) attention_group_grad_##columns##_##T(           \
+        const float *stats, const float *delta, const int64 *offset, const int *query_segments,                        \
+        const int *key_segments, uint16 *dk, uint16 *dv, float *sums, uint32 *counters,                                \
+        const __grid_constant__ sgl_map q, const __grid_constant__ sgl_map k, const __grid_constant__ sgl_map v,       \
+        const __grid_constant__ sgl_map dout, sgl_attention a)                                                         \
     {                                                                                                                  \
-        IF_GROUPS((gradients<T, columns>({ q, k, v, dout, stats, delta, query_segments, key_segments, *offset },       \
+        IF_GROUPS((gradients<T, columns>({ stats, delta, query_segments, key_segments, *offset }, { q, k, v, dout },   \
                                          counters, counters + SGL_GROUP_COUNTERS, sums, dk, dv, a)));                  \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(COMPUTING *SGL_GROUP)                                                 \
