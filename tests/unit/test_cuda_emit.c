@@ -40,13 +40,16 @@ static void emit(emit_case *c, const char *text, int skewed, int64_t askew)
 static void compile(emit_case *c)
 {
     sglcuda_text text = { .text = c->emitted.text.data, .label = c->emitted.entries[0].name };
+    sglcuda_compiler *compiler = NULL;
+    sglcuda_batch *batch = NULL;
     sglcuda_compiled how;
     int64_t failed;
     int major, minor;
     if (sglcuda_nvrtc_version(&c->env, &major, &minor) != SGL_OK) return;
     setenv("SGL_CACHE", "off", 1);
-    if (sglcuda_compile_texts(&c->env, 9, 0, 1, &text, 1, &how, &failed) != SGL_OK)
-        fail_msg("%s\nin:\n%s", c->env.message, text.text);
+    if (sglcuda_open_compiler(&c->env, 9, 0, 1, &compiler) != SGL_OK) fail_msg("%s", c->env.message);
+    if (sglcuda_begin_texts(compiler, &text, 1, &batch) != SGL_OK) fail_msg("%s", c->env.message);
+    if (sglcuda_end_texts(batch, &how, &failed) != SGL_OK) fail_msg("%s\nin:\n%s", c->env.message, text.text);
     for (int n = 0; n < c->emitted.count; n++) {
         char name[64];
         bool found = false;
@@ -56,6 +59,7 @@ static void compile(emit_case *c)
         assert_true(found);
     }
     sglcuda_free_cubins(&c->env, &text, 1);
+    sglcuda_close_compiler(compiler);
 }
 
 static void finish(emit_case *c)
