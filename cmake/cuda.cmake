@@ -91,8 +91,15 @@ macro(sgl_cuda_embed rows name file)
   list(APPEND parts ${file})
 endmacro()
 
+# A build that is there for its compiler's warnings takes the kernels of another one, which nvcc has made already.
+set(SGL_CUDA_KERNELS_OF "" CACHE PATH "A build folder whose compiled kernels are taken, where it has them; empty: none")
 foreach(source IN LISTS SGL_CUDA_KERNELS)
   get_filename_component(name ${source} NAME_WE)
+  set(made ${SGL_CUDA_KERNELS_OF}/generated/cuda/${name}.fatbin)
+  if(SGL_CUDA_KERNELS_OF AND EXISTS ${made})
+    sgl_cuda_embed(kernel_rows ${name} ${made})
+    continue()
+  endif()
   add_custom_command(OUTPUT ${generated}/${name}.fatbin
     COMMAND ${SGL_NVCC} ${SGL_CUDA_FLAGS} -fatbin -I ${CMAKE_SOURCE_DIR} -MMD -MF ${generated}/${name}.d
       -o ${generated}/${name}.fatbin ${source}
