@@ -1,6 +1,6 @@
 /* test_random.c -- random programs, each run by the interpreter, compiled, and compiled without passes; they must agree.
  *
- * test_random              seeds 1..500, in which every op must be met, every derivative, every dtype, every pass
+ * test_random              seeds 1..330, in which every op must be met, every derivative, every dtype, every pass
  *                          (support/random_cover.h); and the programs of tests/ops/found, which failed once
  * test_random FIRST LAST   other seeds; one that fails is shrunk and printed, with the command to repeat it; 1 at the end
  * Longer runs, on all cores: scripts/nightly.
@@ -20,7 +20,7 @@
 #include "tests/support/random_cover.h"
 #include "tests/support/random_seeds.h"
 
-enum { SEEDS = 500 };
+enum { SEEDS = 330 };
 
 static int failures_in(uint64_t first, uint64_t last)
 {
