@@ -5,21 +5,13 @@
  * a key is read once for all of them. Its sums, their greatest score and the sum of their exponentials lie in the workspace; a
  * second kernel brings them to one scale and adds them in the order of keys. Keys that nobody sees are not read. Odd
  * invariant: where keys are cut does not depend on the device, and so no order of a sum does. */
+#include "attention_math.cuh"
 #include "attention_sight.cuh"
 
 namespace
 {
 
 const int ROWS = SGL_FEW_ROWS, KEYS = SGL_FEW_KEYS, THREADS = SGL_FEW_THREADS, WARPS = THREADS / 32;
-
-SGL_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
-SGL_DEVICE double fused(double a, double b, double c) { return fma(a, b, c); }
-SGL_DEVICE float exponential(float x) { return expf(x); }
-SGL_DEVICE double exponential(double x) { return exp(x); }
-SGL_DEVICE float logarithm(float x) { return logf(x); }
-SGL_DEVICE double logarithm(double x) { return log(x); }
-SGL_DEVICE float greater(float a, float b) { return fmaxf(a, b); }
-SGL_DEVICE double greater(double a, double b) { return fmax(a, b); }
 
 /* Lanes that share a row of so many numbers, eight each: a power of two. */
 SGL_DEVICE int lanes_of(int64 width)

@@ -7,6 +7,7 @@
  * from the logs of their sums: dv = p^T dout, ds = p (dout v^T - delta) scale, dq = ds k, dk = ds^T q. Heads wider
  * than 64 have several tasks, which make the same probabilities. Odd invariant: no two tasks add to one element, so
  * that the order of each sum is the order of tiles. */
+#include "attention_math.cuh"
 #include "attention_sight.cuh"
 
 namespace
@@ -15,15 +16,6 @@ namespace
 const int TILE = SGL_ATTENTION_TILE, DEPTH = SGL_ATTENTION_DEPTH, THREADS = SGL_ATTENTION_THREADS;
 const int SIDE = 16, EACH = TILE / SIDE; /* threads along a side of the tile, numbers of each along it */
 const int STAGE_ROW = DEPTH + 1, WEIGHT_ROW = TILE + 1;
-
-SGL_DEVICE float fused(float a, float b, float c) { return fmaf(a, b, c); }
-SGL_DEVICE double fused(double a, double b, double c) { return fma(a, b, c); }
-SGL_DEVICE float exponential(float x) { return expf(x); }
-SGL_DEVICE double exponential(double x) { return exp(x); }
-SGL_DEVICE float logarithm(float x) { return logf(x); }
-SGL_DEVICE double logarithm(double x) { return log(x); }
-SGL_DEVICE float greater(float a, float b) { return fmaxf(a, b); }
-SGL_DEVICE double greater(double a, double b) { return fmax(a, b); }
 
 /* Some rows of a tensor: element x of row r is at first + r * row + x. */
 struct rows {

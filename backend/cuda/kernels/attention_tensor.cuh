@@ -287,4 +287,20 @@ template <int SIZE> struct sgl_walk {
     }
 };
 
+/* The sum of out * dout over a row, which `share` threads beside one another read, 8 numbers each from `at`, where these are there. */
+template <class T, int share>
+SGL_DEVICE float sgl_row_delta(const uint16 *out, const uint16 *dout, int64 at, bool there)
+{
+    float x[8], y[8], sum = 0;
+    if (there) {
+        T::load8(out, at, x);
+        T::load8(dout, at, y);
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum = fmaf(x[i], y[i], sum);
+    }
+#pragma unroll
+    for (int apart = share / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    return sum;
+}
+
 #endif

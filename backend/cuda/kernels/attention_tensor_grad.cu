@@ -49,15 +49,7 @@ SGL_DEVICE void make_deltas(const uint16 *out, const uint16 *dout, float *delta,
     const int64 count = a.b * a.t * a.h;
     for (int64 first = (int64)blockIdx.x * rows; first < count; first += (int64)gridDim.x * rows) {
         const int64 row = first + threadIdx.x / share;
-        float x[8], y[8], sum = 0;
-        if (row < count && u * 8 < a.e) {
-            T::load8(out, row * a.e + u * 8, x);
-            T::load8(dout, row * a.e + u * 8, y);
-#pragma unroll
-            for (int i = 0; i < 8; i++) sum = fmaf(x[i], y[i], sum);
-        }
-#pragma unroll
-        for (int apart = share / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+        const float sum = sgl_row_delta<T, columns / 8>(out, dout, row * a.e + u * 8, row < count && u * 8 < a.e);
         if (row < count && u == 0) delta[(row / a.h / a.t * a.h + row % a.h) * a.t + row / a.h % a.t] = sum;
     }
 }
