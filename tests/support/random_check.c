@@ -1,6 +1,7 @@
 /* random_check.c -- the ways of a random program and how they are compared. In and out: random_program.h.
  *
- *   compiled; without each pass; with all that can be in memory of the host; in micro-batches; with marked modules made again alone, and against a bound on memory
+ *   compiled; without each pass; with all that can be in memory of the host; in micro-batches; with marked modules made
+ *   again alone, and against a bound on memory
  *   lowered to bf16 or fp16, against the interpreter on the lowered graph
  * The reference is the interpreter in double over the graph with its gradients expanded. How far a result may be from it
  * is measured, not guessed: the interpreter runs again rounding to each dtype, and several times with every rounding
